@@ -1,6 +1,7 @@
 """The faults that EdgeSweep survives, by number, and the tests that inject them, as infra/faults.md shows them.
 
-A test says which it injects, and how: `@pytest.mark.fault(11, "the runner sleeps", "ended, tried again")`.
+A mark on a test says which fault the test injects, how, and what follows: `@pytest.mark.fault(11, "the runner sleeps",
+"ended, tried again")`.
 """
 
 import ast
@@ -16,7 +17,7 @@ READS = "only reads"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One fault. `jobless`: why no job can be harmed by it, so that there is nothing to check invariants of."""
+    """One fault. `jobless`: the reason why the fault can harm no job, so that no invariants of jobs are checked."""
 
     area: str
     fault: str
@@ -37,7 +38,8 @@ class Injection:
 
 
 def _rows(area: str, first: int, *faults: str | tuple[str, ...]) -> dict[int, Row]:
-    """The rows of an area, numbered from `first`; a fault that is a tuple has the other fields of its row, too."""
+    """Return the rows of an area, numbered from `first`; a fault given as a tuple has the other fields of its row,
+    too."""
     fields = [(fault,) if isinstance(fault, str) else fault for fault in faults]
     return {first + place: Row(area, *more) for place, more in enumerate(fields)}
 
@@ -122,12 +124,12 @@ ROWS = {
         ("hostile filter text", READS),
     ),
 }
-"""The rows by number: those of the list that the tests were written from."""
+"""The rows by number. The tests were written from this list."""
 
 
 def injections(root: Path = ROOT) -> list[Injection]:
-    """The injections that marks on tests name, by row, then path and name. Raises `ValueError` for a mark without a
-    text."""
+    """Return the injections that marks on tests name, by row, then path and name. Raises `ValueError` for a mark that
+    is not a known row and two texts."""
     marked = []
     for path in sorted((root / "tests").rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
@@ -151,7 +153,8 @@ def _marks(node: ast.FunctionDef, shown: str) -> Iterator[tuple[int, str, str]]:
 
 
 def table() -> str:
-    """Every row with how tests inject it and what follows, or why none does; for people."""
+    """Return a table for people: every row with how tests inject the fault and what follows, or the reason why no test
+    does."""
     by_row: dict[int, list[Injection]] = {}
     for injection in injections():
         by_row.setdefault(injection.row, []).append(injection)

@@ -32,18 +32,18 @@ PHONES = (
     ("Motorola", "Moto G84", "Snapdragon 695", 2.9),
     ("Samsung", "Galaxy A54", "Exynos 1380", 2.4),
 )
-"""Maker, model, chip, and how many times as slow as the first."""
+"""Maker, model, chip, and how many times as slow as the first phone."""
 MODELS = {"mobilenet_v3_large": 4.0, "efficientnet_b0": 9.0, "resnet18": 21.0}
-"""Milliseconds of the fastest build on the first phone."""
+"""Milliseconds of the fastest build on the first phone, by model."""
 ROUNDS, SAMPLES, BUILDS = 5, 60, 10
 NIGHT = "night"
-"""The sweep that has not ended."""
+"""The name of the sweep that has not ended."""
 
 records = Records()
 
 
 def make(root: Path) -> Workspace:
-    """Write the workspace into a folder that is empty."""
+    """Write the workspace into an empty folder."""
     workspace = Workspace.open(root)
     facts = [_facts(number) for number in range(len(PHONES))]
     with Journal.open(workspace.journal) as journal:
@@ -145,7 +145,8 @@ def _finish(journal: Journal, workspace: Workspace, job: Job, rng: random.Random
 
 
 def _block(job: Job, round_: int, ms: float, rng: random.Random) -> Block:
-    """Samples with a tail, warm-ups that become quicker, and a phone that becomes a little warmer."""
+    """Return a block whose samples have a tail, whose warm-ups become quicker, and whose phone becomes a little warmer
+    in each round."""
     warm = 30.0 + 0.8 * round_ + rng.uniform(0.0, 0.4)
     return replace(
         records.block(job, round_),
@@ -162,8 +163,8 @@ def _block(job: Job, round_: int, ms: float, rng: random.Random) -> Block:
 
 @contextmanager
 def running(workspace: Workspace) -> Iterator[None]:
-    """A context in which the last sweep looks as if it had run for half an hour: one phone is measured, one waits until
-    it is cooler, and one is away."""
+    """Let the last sweep look in the block as if it had run for half an hour: one phone is measured, one waits until it
+    is cooler, and one is away."""
     with Journal.open(workspace.journal, read_only=True) as journal:
         jobs = [job for job, _ in journal.jobs.of_sweep(NIGHT)]
         ended = journal.results.ended_counts(NIGHT).get(_facts(3).device_id, {})
@@ -185,7 +186,7 @@ def running(workspace: Workspace) -> Iterator[None]:
         file.measuring("adb:R5CT00", 27, 50, f"{first.name}, round 3", first.key)
         file.measuring("adb:R5CT02", 30, 50, f"{third.name}, round 1", third.key)
         file.measuring("adb:R5CT01", 21, 50, "")
-        clock[0] = began_s + 7200  # the pictures take a while, and a wait that was told long ago is over
+        clock[0] = began_s + 7200  # the pictures take a while, and a wait that was reported long ago is over
         file.waiting("adb:R5CT01", ("38.4 °C, until it has at most 35 °C",), 42.0)
         time.sleep(2 * WRITE_EVERY_S)
         yield

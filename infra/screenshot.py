@@ -52,7 +52,8 @@ def picture(
     rights: StorageState | None = None,
     press: str = "",
 ) -> None:
-    """Write a PNG of a whole page. `rights`: the cookies of who came in by the link. `press`: a button of the page."""
+    """Write a PNG of a whole page. `rights`: the cookies of a browser that entered by the link. `press`: the button of
+    the page to press first."""
     page = browser.new_page(
         viewport={"width": width, "height": 1000},
         device_scale_factor=scale,
@@ -66,7 +67,7 @@ def picture(
         page.get_by_role("button", name=press).click()
         page.get_by_text("What would run").wait_for()
         wait_until_drawn(page)
-    # Streamlit scrolls inside the page, so that the window itself has to become as tall as what is in it.
+    # Streamlit scrolls inside the page, so the window itself has to become as tall as the page's content.
     height = page.evaluate("document.querySelector('[data-testid=\"stMain\"]').scrollHeight")
     page.set_viewport_size({"width": width, "height": int(height)})
     wait_until_drawn(page)
@@ -75,14 +76,14 @@ def picture(
 
 
 def entered(browser: Browser, link: str) -> StorageState:
-    """The cookies of a browser that came in by the link, which works once."""
+    """Return the cookies of a browser that entered by the link, which works once."""
     with browser.new_context() as context:
         context.new_page().goto(link)
         return context.storage_state()
 
 
 def take(workspace: Path, out: Path, query: dict[str, str], widths: tuple[int, ...], themes: tuple[str, ...]) -> None:
-    """Write `PAGE-THEME-WIDTH.png` for every page of the registry, as who may start sweeps sees it."""
+    """Write `PAGE-THEME-WIDTH.png` for every page of the registry, as a person who may start sweeps sees it."""
     out.mkdir(parents=True, exist_ok=True)
     token = token_hex(16)
     with serving(workspace, token=token) as port, sync_playwright() as playwright:

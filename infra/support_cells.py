@@ -10,12 +10,12 @@ from sweeps.spec.grid import GridSpec
 
 METHODS = ("static_fx", "static_eager", "qat", "dynamic")
 _EXPORTED = {"quantization": ("static", "dynamic"), "granularity": ("per_channel", "per_tensor")}
-"""The ways in which the runtimes beside PyTorch Mobile quantize."""
+"""The quantizations and granularities of the runtimes other than PyTorch Mobile."""
 CAPTURES = ("script", "trace", "mixed")
 
 _OF_PYTORCH_MOBILE: tuple[dict[str, Any], ...] = (
     {"backend": "cpu", "precision": "fp32", "capture": CAPTURES},
-    # All that is left to a model that torch.fx cannot trace.
+    # The only builds of a model that torch.fx cannot trace.
     {"backend": "cpu", "precision": "fp32", "fuse": (False,)},
     {"backend": "cpu", "precision": "int8", "quantization": METHODS, "capture": CAPTURES} | {"qengine": ("qnnpack",)},
     {"backend": "nnapi", "precision": "fp32", "relaxed_fp16": (False, True)},
@@ -36,24 +36,24 @@ _WRITTEN = (*(_MOBILE | grid for grid in _OF_PYTORCH_MOBILE), *_OF_OTHERS)
 
 
 def known_runtimes() -> tuple[str, ...]:
-    """The runtimes that a survey may be about: all that can ship."""
+    """Return the runtimes that a survey may be about: all runtimes that can ship."""
     return tuple(name for name, entry in catalog.runtimes().items() if not entry.unshippable)
 
 
 def known_backends() -> tuple[str, ...]:
-    """The backends of the grids of all these runtimes."""
+    """Return the backends of the grids of all these runtimes."""
     return tuple(dict.fromkeys(str(grid["backend"]) for grid in _all_grids()))
 
 
 def _all_grids() -> tuple[dict[str, Any], ...]:
-    """The grids that are written above, and for a runtime without any those that its entry gives."""
+    """Return the grids that are written above, and for a runtime without any the grids of its catalog entry."""
     written = {grid["runtime"] for grid in _WRITTEN}
     return (*_WRITTEN, *(grid for name in known_runtimes() if name not in written for grid in _of_entry(name)))
 
 
 def _of_entry(name: str) -> Iterator[dict[str, Any]]:
-    """The grids of a runtime's entry: each backend in each precision, int8 by each of its methods, and of other axes
-    the first value."""
+    """Yield the grids of a runtime's catalog entry: each backend in each precision, int8 by each of its methods, and of
+    all other axes the first value."""
     entry = catalog.runtimes()[name]
     precisions = entry.values.get("precision", ("fp32",)) if "precision" in entry.axes else ("fp32",)
     for backend, precision in itertools.product(entry.backends, precisions):
@@ -68,7 +68,8 @@ def _of_entry(name: str) -> Iterator[dict[str, Any]]:
 def grids(
     backends: Sequence[str] = (), precisions: Sequence[str] = (), runtimes: Sequence[str] = ()
 ) -> tuple[GridSpec, ...]:
-    """The grids of each model: the cells of the table. Empty sequences mean all, of PyTorch Mobile."""
+    """Return the grids with which each model is built: the cells of the table. An empty sequence means all values;
+    without `runtimes`, only those of PyTorch Mobile."""
     chosen = runtimes or ("torchscript",)
     single = ("runtime", "backend", "precision")
     return tuple(

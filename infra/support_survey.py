@@ -43,7 +43,7 @@ SYNTHETIC = DataSpec(
     calibration=SyntheticData(source="synthetic", images=32),
     evaluation=SyntheticData(source="synthetic", images=VERIFICATION_IMAGES),
 )
-"""The data for weights that answer no real question."""
+"""Synthetic data, for models whose weights were not trained on the digits."""
 DIGITS = DataSpec(
     calibration=DigitsData(source="digits", images=100), evaluation=DigitsData(source="digits", images=DIGITS_IMAGES)
 )
@@ -59,7 +59,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listed:
-    """A model's settings in the list."""
+    """The settings of a model in `LISTED`."""
 
     weights: Weights = "random"
     digits_arguments: tuple[tuple[str, Any], ...] = ()
@@ -87,7 +87,8 @@ LISTED: Mapping[str, _Listed] = {
 
 
 def subject(source: str, weights: Weights | None = None, input_shape: InputShape | None = None) -> Subject:
-    """A model of the list, another one of torchvision, or a `module:function`. Raises `ModelError`."""
+    """Return a model of the list, another model of torchvision, or a `module:function`, with its data. Raises
+    `ModelError`."""
     if source not in LISTED and ":" not in source:
         check_torchvision_name(source)
     listed = LISTED.get(source, _Listed())
@@ -107,7 +108,7 @@ def subject(source: str, weights: Weights | None = None, input_shape: InputShape
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A model with its cells. `unusable`: its code or weights are missing, so nothing is built."""
+    """A model with its cells. `unusable`: the failure, if its code or weights are missing; then nothing is built."""
 
     subject: Subject
     plan: Plan
@@ -115,7 +116,7 @@ class _Planned:
 
 
 class Survey:
-    """A survey of some models. `run()` builds what is missing and yields events; `table()` is the result."""
+    """A survey of some models. `run()` does the missing builds and yields events; `table()` returns the result."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class Survey:
             self._outcomes |= dict(self._known(planned, retry_failed))
 
     def pending(self) -> int:
-        """The number of builds that are still to make."""
+        """Return the number of builds that are still missing."""
         return sum(len(self._missing(planned)) for planned in self._planned)
 
     @property
@@ -150,8 +151,8 @@ class Survey:
         prepare: Callable[[ModelSpec, DataSpec, Mapping[str, str]], PreparedModel],
         stop: Callable[[], bool],
     ) -> Iterator[Preparing | Building | AttemptFailed]:
-        """Build what is missing; end early when `stop()` returns true. A model that cannot be used gives a row of
-        failures."""
+        """Do the missing builds, and yield events; end early when `stop()` returns true. A model that cannot be used
+        gets a row of failures."""
         done, total = 0, self.pending()
         for planned in self._planned:
             missing = self._missing(planned)
@@ -188,7 +189,7 @@ class Survey:
                 yield Building(done, total, tuple(running.values()))
 
     def table(self) -> SupportTable:
-        """The table of all models. Only after a complete `run()`: no cell may be pending."""
+        """Return the table of all models. Call it only after a complete `run()`: no cell may be pending."""
         plan = self._planned[0].plan
         facts = plan.devices[0]
         return SupportTable(
@@ -220,12 +221,12 @@ class Survey:
         )
 
     def _missing(self, planned: _Planned) -> dict[str, Job]:
-        """The jobs without an outcome, by build key."""
+        """Return the jobs without an outcome, by build key."""
         jobs = () if planned.unusable else planned.plan.jobs
         return {job.build_key: job for job in jobs if job.build_key not in self._outcomes}
 
     def _known(self, planned: _Planned, retry_failed: bool) -> Iterator[tuple[str, Manifest | Failed]]:
-        """The known outcomes of builds, from earlier surveys and sweeps of this workspace."""
+        """Yield the known outcomes of builds, from earlier surveys and sweeps of this workspace, by build key."""
         for job in planned.plan.jobs if planned.unusable is None else ():
             if (manifest := self._store.find(job.build_key)) is not None:
                 yield job.build_key, manifest
@@ -243,7 +244,7 @@ class Survey:
 
 
 def _versions(plan: Plan) -> dict[str, str]:
-    """The versions of the libraries of all runtimes in a plan, and of each runtime's builder."""
+    """Return the versions of the libraries of all runtimes in a plan, and of each runtime's builder."""
     planned: tuple[Job | Skipped, ...] = (*plan.jobs, *plan.skipped)
     own = [plan.identities.own_versions[name] for name in dict.fromkeys(entry.variant.runtime for entry in planned)]
     libraries = {

@@ -1,4 +1,5 @@
-"""The support table as values: the cells of each model, and in which part and column of the table each stands."""
+"""The support table as values: the cells of each model, and the part and column of the table in which each cell
+stands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from sweeps.variant import Variant
 State = Literal["verified", "skipped", "failed"]
 
 Column = tuple[str, str]
-"""Two lines of a heading: numbers or method, and capture or interface."""
+"""The two lines of a heading: precision or quantization, and capture or interface."""
 
 _CAPTURES = ("script", "trace", "mixed")
 
@@ -25,7 +26,7 @@ _PRECISIONS = ("fp32", "fp16", "int8")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """The end of one variant of one model: verified as its manifest says, skipped or failed."""
+    """The outcome of one variant of one model: verified as its manifest says, skipped or failed."""
 
     variant: Variant
     outcome: Manifest | Skipped | Failed
@@ -69,7 +70,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportTable:
-    """The result of a survey: what was built and verified, when, where and by what."""
+    """The result of a survey: the outcome of each build, with the date, the machine and the versions."""
 
     date: str
     machine: str
@@ -81,7 +82,7 @@ class SupportTable:
 
 
 def group_of(variant: Variant) -> str:
-    """The part of the table that a variant stands in."""
+    """Return the heading of the part of the table in which a variant stands."""
     if variant.runtime != built_in.TORCHSCRIPT.name:
         return f"{variant.runtime} {variant.backend}"
     if not catalog.backend_of(variant).support_parts:
@@ -100,7 +101,7 @@ def column_of(variant: Variant) -> Column:
 
 
 def table_order(variant: Variant) -> tuple[int | str | bool, ...]:
-    """The key that sorts variants as the table shows them: values that are not known here last."""
+    """Return the key that sorts variants as the table shows them; values that are not known here come last."""
     return (
         _place(catalog.values("runtime"), variant.runtime),
         _place(catalog.values("backend"), variant.backend),

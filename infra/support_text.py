@@ -24,12 +24,13 @@ PAGE_LEGEND = (
 _TAKERS = {"NNAPI takes": False, "delegates take": True}
 
 LEAST_DB = (80, 40, 15, 10)
-"""The lower limits of an SQNR on a page, which names the first one that the figure reaches. The figures of the listed
-models that training moves lie further than 2.5 dB from each of them; below 10 dB no int8 build is verified."""
+"""The lower limits in dB that a page shows instead of an SQNR: the first one that the figure reaches. Figures of the
+listed models that vary with the training are more than 2.5 dB away from each limit; below 10 dB no int8 build is
+verified."""
 
 
 def terminal_text(table: SupportTable) -> str:
-    """Lines without control characters, about 150 wide."""
+    """Return lines without control characters, about 150 characters wide."""
     lines = [*_header(table), LEGEND.replace("`", "")]
     for group, columns in _groups(table):
         heads = [["", *(column[line] for column in columns)] for line in (0, 1)]
@@ -42,7 +43,7 @@ def terminal_text(table: SupportTable) -> str:
 
 
 def markdown(table: SupportTable, command: str) -> str:
-    """A Markdown page. `command`: the command that writes it."""
+    """Return a Markdown page. `command`: the command that writes it."""
     head = [
         "# What is supported",
         f"Written by `{command}`. Do not edit it.",
@@ -61,7 +62,7 @@ def markdown(table: SupportTable, command: str) -> str:
 
 
 def document(table: SupportTable) -> dict[str, Any]:
-    """The document of `--json`."""
+    """Return the document of `--json`."""
     return {
         "date": table.date,
         "machine": table.machine,
@@ -81,7 +82,7 @@ def document(table: SupportTable) -> dict[str, Any]:
 
 
 def count(table: SupportTable) -> dict[State, int]:
-    """The number of cells in each state."""
+    """Return the number of cells in each state."""
     states: dict[State, int] = {"verified": 0, "skipped": 0, "failed": 0}
     for row in table.rows:
         for cell in row.cells:
@@ -90,7 +91,7 @@ def count(table: SupportTable) -> dict[State, int]:
 
 
 def _groups(table: SupportTable) -> Iterator[tuple[str, list[Column]]]:
-    """Groups with their columns, in the order of the cells."""
+    """Yield each part of the table with its columns, in the order of the cells."""
     by_group: dict[str, dict[Column, None]] = {}
     for row in table.rows:
         for cell in row.cells:
@@ -100,7 +101,7 @@ def _groups(table: SupportTable) -> Iterator[tuple[str, list[Column]]]:
 
 
 def _figures(row: Row, group: str, columns: Sequence[Column]) -> list[str | float]:
-    """The SQNR (dB) of each cell, or the words in its place."""
+    """Return the SQNR in dB of each cell, or the word that the table shows instead."""
     cells = {column_of(cell.variant): cell for cell in row.cells if group_of(cell.variant) == group}
     return [_figure(cells[column]) for column in columns]
 
@@ -123,7 +124,7 @@ def _coarse(figure: str | float) -> str:
 
 
 def _checks(table: SupportTable, group: str) -> list[str]:
-    """The executors that verified the cells of a group, and the references that they were compared with."""
+    """Return the executors that verified the cells of a group, and the references that they were compared with."""
     checks: dict[str, None] = {}
     for row in table.rows:
         for cell in row.cells:
@@ -153,7 +154,7 @@ def _title(column: Column) -> str:
 
 
 def _grouped(texts: Iterable[tuple[str, Variant]]) -> list[str]:
-    """Each text once, with all columns that it applies to."""
+    """Return each text once, with all columns that it applies to."""
     by_text: dict[str, dict[str, list[str]]] = {}
     for text, variant in texts:
         groups = by_text.setdefault(" ".join(text.split()), {})
@@ -166,7 +167,7 @@ def _grouped(texts: Iterable[tuple[str, Variant]]) -> list[str]:
 
 
 def _coverage(row: Row, *, by_delegates: bool) -> list[str]:
-    """The part of the model that NNAPI, or the delegates of a runtime, compute, for each verified build."""
+    """Return the part of the model that NNAPI, or the delegates of a runtime, compute, for each verified build."""
     texts = []
     for cell in row.cells:
         coverage = cell.outcome.coverage if isinstance(cell.outcome, Manifest) else None
@@ -186,7 +187,7 @@ def _percent(coverage: Coverage, operator: str) -> str:
 
 
 def _operators(row: Row) -> list[str]:
-    """The operators, per backend or runtime, that a phone's runtime must know to load its builds."""
+    """Return the operators, per backend or runtime, that a phone's runtime must know to load the model's builds."""
     by_backend: dict[str, set[str]] = {}
     for cell in row.cells:
         if isinstance(cell.outcome, Manifest):

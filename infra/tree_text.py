@@ -1,4 +1,4 @@
-"""The tree of the repository's folders, as infra/tree.md shows it: made from the docstrings of the code."""
+"""The tree of the repository's folders, as infra/tree.md shows it: written from the docstrings of the code."""
 
 import ast
 import re
@@ -12,22 +12,24 @@ PACKAGES = ("sweeps", "workers", "dashboard")
 
 _FIRST = ("command", "spec", "planning", "build", "measure")
 STEPS = (*_FIRST, "journal", "ranking", "report", "dashboard", "launch", "store")
-"""The way of the data; sweeps that the browser starts, and the copy of results for others, come last.
+"""The steps in the order in which data passes through them; sweeps that the browser starts, and the copy of results for
+other programs, come last.
 
-A folder of a package names its step in its docstring, in a line `Step: build`."""
+A folder of a package names its step in the docstring of `__init__.py`, in a line `Step: build`."""
 
 OTHER_FOLDERS = {
     "sweeps/specs/": "Sweep files that run.",
     "infra/": "Pinned versions, documents and the programs that write them, rules for phones.",
     "tests/": "Mirror the packages; tests/benchmarks/ is make bench.",
 }
-"""Folders without a package's docstring."""
+"""Folders that have no package docstring."""
 
 
 def folders(root: Path = ROOT) -> list[tuple[Path, str]]:
-    """The packages' folders with Python in them, each with its step: the packages themselves, then in the data's order.
+    """Return the packages' folders that contain Python, each with its step: the packages themselves, then the folders
+    in the order of the steps.
 
-    A package needs no step; a folder inside another that has one may leave it out. Raises `ValueError` for a folder
+    A package needs no step; a folder inside a folder with a step may leave it out. Raises `ValueError` for a folder
     without a step or with an unknown one.
     """
     listed: list[tuple[Path, str]] = []
@@ -45,7 +47,8 @@ def folders(root: Path = ROOT) -> list[tuple[Path, str]]:
 
 
 def tree(root: Path = ROOT) -> str:
-    """Every folder in the data's order: its step, what it does, and the names of its modules; as fenced text.
+    """Return every folder in the order of the steps: its step, what it does, and the names of its modules; as fenced
+    text.
 
     Raises `ValueError` for a folder whose `__init__.py` does not say what it does.
     """
@@ -68,10 +71,10 @@ def tree(root: Path = ROOT) -> str:
 
 
 def _modules(folder: Path) -> str:
-    """The names of a folder's modules, after that of the one to begin with, where the folder's docstring has a line
-    `Start: ...`.
+    """Return the names of a folder's modules. A module that the folder's docstring names in a line `Start: ...` comes
+    first.
 
-    Raises `ValueError` where there is no such module.
+    Raises `ValueError` if there is no such module.
     """
     names = [path.stem for path in sorted(folder.glob("[!_]*.py"))]
     names += [path.name for path in sorted(folder.glob("*.cpp"))]
@@ -85,7 +88,7 @@ def _modules(folder: Path) -> str:
 
 
 def sentence(source: Path) -> str:
-    """The first sentence of a module's docstring, or of a C++ file's first comment; empty where there is none."""
+    """Return the first sentence of a module's docstring, or of a C++ file's first comment; empty if there is none."""
     if source.suffix == ".py":
         about = _docstring(source)
     else:
@@ -99,7 +102,7 @@ def _docstring(module: Path) -> str:
 
 
 def _entry(step: str, name: str, text: str, indent: str = "") -> list[str]:
-    """A step, a folder and a text of as many lines as it takes, in three columns."""
+    """Return the lines of one entry in three columns: a step, a folder, and a text of as many lines as it takes."""
     parts = textwrap.wrap(text, _WIDTH - 32 - len(indent), break_on_hyphens=False)
     starts = [f"{step:10}{name:22}", *[" " * 32] * len(parts)]
     return [f"{start}{indent}{part}" for start, part in zip(starts, parts, strict=False)]

@@ -4,7 +4,7 @@ from sweeps.report.explanations import SORTS, explanations
 
 
 def tables() -> str:
-    """A heading and a table for each sort of words."""
+    """Return a heading and a table for each sort of words."""
     entries = [entry for group in explanations().values() for entry in group]
     parts = [""]
     for sort, heading in SORTS.items():

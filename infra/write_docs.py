@@ -1,4 +1,5 @@
-"""Write what documents have from the code: `make docs`. With `--simulate` the simulator's tables too: 2 minutes."""
+"""Write the generated parts of the documents: `make docs`. With `--simulate`, also the simulator's tables, in 2
+minutes."""
 
 import math
 import platform
@@ -45,11 +46,12 @@ SIMULATIONS = {
     "Builds that lie apart": ("--base-ms", "10", "--sigma", "0.35", "--seeds", "500"),
     "Builds that lie close, and are slow": ("--base-ms", "60", "--sigma", "0.15", "--seeds", "500"),
 }
-"""The headings of the protocol page, each with the arguments that `tests/benchmarks/simulate.py` is given for it."""
+"""The headings of the simulator's tables, each with the arguments for `tests/benchmarks/simulate.py`."""
 
 
 def axes() -> str:
-    """The axes of a grid as a table: name, values with those of a grid that does not name it in bold, meaning."""
+    """Return the axes of a grid as a table: name, values, meaning. Bold values are the defaults, which a grid has that
+    does not name the axis."""
     rows = []
     for name, field in (item for item in GridSpec.model_fields.items() if item[0] != "name"):
         known, kind = catalog.values(name), get_args(field.annotation)[0]
@@ -59,7 +61,7 @@ def axes() -> str:
 
 
 def presets() -> str:
-    """Every preset of the measurement protocol, a column each."""
+    """Return a table of the presets of the measurement protocol, with a column for each."""
     rows: dict[str, Callable[[Protocol], str]] = {
         "for": lambda preset: _PURPOSES[preset.preset],
         "rounds of a job": lambda preset: _span(preset.rounds, preset.last_round),
@@ -88,7 +90,7 @@ def _span(least: int, most: int) -> str:
 
 
 def gates() -> str:
-    """The conditions of a gate, with their defaults."""
+    """Return a table of the conditions of a gate, with their defaults."""
     return _table(
         ("`protocol.gate`", "default", "meaning"),
         [
@@ -99,7 +101,7 @@ def gates() -> str:
 
 
 def labels() -> str:
-    """The trust labels, each with its advice."""
+    """Return a table of the trust labels, each with its advice."""
     return _table(
         ("label", "may win", "what it says, and what to do"),
         [(f"`{label.name}`", "no" if label.disqualifying else "yes", label.advice) for label in TRUST.values()],
@@ -107,7 +109,7 @@ def labels() -> str:
 
 
 def figures() -> str:
-    """The thresholds of the rules, read from the code."""
+    """Return a table of the thresholds of the rules, read from the code."""
     rows = [
         ("Interval and ties: confidence", f"{100 * stats.CONFIDENCE:g} %", "convention"),
         ("Negligible difference in latency", f"{100 * stats.NEGLIGIBLE:g} %", "judged"),
@@ -223,7 +225,7 @@ def figures() -> str:
 
 
 def simulator() -> str:
-    """The tables of `tests/benchmarks/simulate.py`, each under the command that prints the same figures."""
+    """Return the tables of `tests/benchmarks/simulate.py`, each under the command that prints the same figures."""
     from sweeps.report.progress import RunProgress
     from tests.benchmarks import simulation_report
     from tests.benchmarks.simulate import PHONES, VARIANTS, simulate, simulation, standard_methods
@@ -256,16 +258,17 @@ GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
     PROTOCOL: {"presets": presets, "gates": gates, "labels": labels},
     MODEL: {"figures": figures},
 }
-"""The generated parts of each page; those of the simulator are made only when they are asked for."""
+"""The functions that write the generated parts of each page. The simulator's tables are written only with
+`--simulate`."""
 
 
 def rendered(page: Path, text: str) -> str:
-    """The text of a page with its generated parts made anew, all but the simulator's."""
+    """Return the text of a page with its generated parts written anew, except the simulator's tables."""
     return _filled(text, {name: write() for name, write in GENERATED[page].items()})
 
 
 def _filled(document: str, parts: Mapping[str, str], by: str = "make docs") -> str:
-    """A document with its generated parts made anew. Raises `ValueError` where a part's markers are missing."""
+    """Return a document with its generated parts replaced. Raises `ValueError` if a part's markers are missing."""
     for name, text in parts.items():
         opened, closed = f"<!-- {name}: written by {by} -->\n", f"<!-- /{name} -->"
         before, begins, rest = document.partition(opened)

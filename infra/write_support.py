@@ -115,7 +115,7 @@ def _build(survey: Survey, workspace: Workspace, roots: tuple[Path, ...], execut
     with (
         RunProgress() as progress,
         open_executor(executor_name, workspace, survey.plans[0]) as executor,
-        # The handler comes after the executor: Ray's start sets signal handlers of its own.
+        # The handler comes after the executor: Ray's start sets its own signal handlers.
         CtrlC(progress.note) as stop,
     ):
 
@@ -130,7 +130,7 @@ def _build(survey: Survey, workspace: Workspace, roots: tuple[Path, ...], execut
 def _subjects(
     named: Sequence[str], input_shape: str | None, weights: Weights | None
 ) -> tuple[list[Subject], tuple[Path, ...]]:
-    """The requested models, and the folders to search for the user's own modules."""
+    """Return the requested models, and the folders to search for the user's own modules."""
     files = [name for name in named if name.endswith(_SWEEP_FILES)]
     if files and (len(named) > 1 or input_shape or weights):
         raise SpecError(

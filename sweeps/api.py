@@ -50,7 +50,7 @@ Folder = str | Path
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A sweep file's content, and the folders to search first for the user's own modules."""
+    """The content of a sweep file, and the folders to search first for the user's own modules."""
 
     spec: SweepSpec
     folders: tuple[Path, ...]
@@ -62,22 +62,22 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The work that a run would do. `details` has all of it."""
+    """The work that a run would do; `details` has the whole plan."""
 
     details: Planned
 
     @property
     def seconds(self) -> float:
-        """A rough estimate of the time that is left."""
+        """A rough estimate of the remaining time in seconds."""
         return self.details.left.seconds
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The effects of this machine's state on the run, in words."""
+        """Warnings for people about how the state of this machine affects the run."""
         return self.details.machine
 
     def jobs(self) -> "pd.DataFrame":
-        """One row per job: name, model, device, variant, state (`done`, `failed`, `built`, `to build`)."""
+        """Return one row per job: name, model, device, variant, state (`done`, `failed`, `built`, `to build`)."""
         import pandas as pd
 
         planned = self.details.plan
@@ -89,7 +89,7 @@ class Plan:
         return pd.DataFrame(rows, columns=["name", "model", "device", "variant", "state"])
 
     def skipped(self) -> "pd.DataFrame":
-        """One row per combination that cannot be: name, reason."""
+        """Return one row per skipped combination: name, reason."""
         import pandas as pd
 
         rows = [(skip.name, skip.reason) for skip in self.details.plan.skipped]
@@ -98,25 +98,25 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The end of a run."""
+    """The result of a run: the ranking, and the work that remains."""
 
     ranking: Ranking | None
-    """The ranking; `None`: the run was stopped before anything was measured."""
+    """The ranking; `None` if the run was stopped before anything was measured."""
     interrupted: bool
-    """The run was ended by `stop`."""
+    """Whether `stop` ended the run."""
     still_to_do: tuple[str, ...]
-    """The work that waits for the next run, in words."""
+    """The work that remains for the next run, as texts for people."""
 
 
 def load(file: Folder, *, many: bool = False) -> Sweep:
-    """Read and check a sweep file. `many`: it may have more than 10,000 jobs. Raises `SpecError` with a line for each
-    problem."""
+    """Read and check a sweep file. `many`: whether the file may have more than 10,000 jobs. Raises `SpecError` with a
+    line for each problem."""
     path = Path(file)
     return Sweep(load_sweep(path, many), roots_of(path))
 
 
 def build(content: Mapping[str, Any], *, folder: Folder = ".", many: bool = False) -> Sweep:
-    """A sweep from values in the form of a sweep file. `folder`: relative paths and modules are looked for there.
+    """Return a sweep from values in the form of a sweep file. `folder`: the folder of relative paths and of modules.
     Raises `SpecError` with a line for each problem."""
     root = Path(folder).resolve()
     spec = validated_values(dict(content), root)
@@ -125,7 +125,7 @@ def build(content: Mapping[str, Any], *, folder: Folder = ".", many: bool = Fals
 
 
 def plan(sweep: Sweep, workspace: Folder | None = None) -> Plan:
-    """The work that a run would do with the devices that are there; runs nothing."""
+    """Return the plan of a run with the devices that are connected now; runs nothing."""
     return Plan(plan_with_states(sweep.spec, sweep.folders, Workspace(_root(workspace))))
 
 
@@ -142,12 +142,12 @@ def run(
 ) -> Run:
     """Build, measure and rank; after an interruption the same call continues.
 
-    `on_event` is called in this thread with each event of `workers.driver.driver_events`, which the journal has by
-    then. `stop`: asked between pieces of work, from several threads; if it is true, the running work ends and the run
-    stops. An interrupt (a notebook's stop button) ends it at once, and nothing measured is lost. `executor`,
-    `retry_failed` and `settle`: as the options of `edgesweep run`. `quiet`: no progress on stderr.
+    `on_event` is called in this thread with each event of `workers.driver.driver_events`, after the event is in the
+    journal. `stop` is called between pieces of work, from several threads; if it returns true, the running work ends
+    and the run stops. An interrupt (a notebook's stop button) stops the run at once, and nothing measured is lost.
+    `executor`, `retry_failed` and `settle`: as the options of `edgesweep run`. `quiet`: no progress on stderr.
 
-    Raises `NoResultsError` if nothing was measured, `WorkspaceError` if another run has the workspace.
+    Raises `NoResultsError` if nothing was measured, `WorkspaceError` if another run has locked the workspace.
     """
     opened = Workspace.open(_root(workspace))
     watch = Watch(event=on_event, asking=lambda _note, _on_request: nullcontext(stop), quiet=quiet)
@@ -164,10 +164,11 @@ def run(
 
 
 def results(sweep: str | None = None, workspace: Folder | None = None, *, device: str | None = None) -> "pd.DataFrame":
-    """One row per job or skipped combination of a sweep (by default the latest), as `edgesweep report --parquet` has
-    them: text, true integers and booleans, figures with their unit in the name; unknown figures are NaN.
+    """Return one row per job or skipped combination of a sweep (by default the latest), in the form of
+    `edgesweep report --parquet`: text, true integers and booleans, figures with their unit in the name; unknown figures
+    are NaN.
 
-    `device`: as the sweep file names it, an id, or a part of its name.
+    `device`: its name in the sweep file, its id, or a part of its name.
     """
     stored = results_of(Workspace(_root(workspace)), sweep)
     rows = read_rows(stored.frame, stored.name)
@@ -177,7 +178,7 @@ def results(sweep: str | None = None, workspace: Folder | None = None, *, device
 
 
 def rank(sweep: str | None = None, workspace: Folder | None = None, *, device: str | None = None) -> Ranking:
-    """The ranking of a sweep (by default the latest): for each device and model the candidates, best first."""
+    """Return the ranking of a sweep (by default the latest): for each device and model the candidates, best first."""
     opened = Workspace(_root(workspace))
     with of_latest(opened, sweep), open_results(opened, sweep) as stored:
         return rank_sweep(stored.journal, stored.name, meant(device, stored.device_names))
@@ -192,7 +193,7 @@ def export(
     model: str | None = None,
     variant: str | None = None,
 ) -> Shipped:
-    """Copy the winner, or the job called `variant`, into the folder `output` with the figures to expect of it."""
+    """Copy the winner, or the job named `variant`, into the folder `output`, with its expected figures."""
     opened = Workspace(_root(workspace))
     stored = results_of(opened, sweep)
     device = meant(device, stored.names)

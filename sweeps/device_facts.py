@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 VIRTUAL_PHONE = "virtual phone"
-"""The `exec_context` of a virtual phone: all of it is as on a phone, except the CPU."""
+"""The `exec_context` of a virtual phone: everything is as on a phone, except the CPU."""
 
 BOARD = "board"
 """The `exec_context` of a Linux board that is reached over a network."""
 
 AND = " and "
-"""This text is between several programs of one runtime on a device, in `DeviceFacts.runners` and `runtime_versions`."""
+"""The separator between several programs of one runtime on a device, in `DeviceFacts.runners` and
+`runtime_versions`."""
 
 
 def canonical_key(content: dict[str, Any]) -> str:
@@ -38,7 +39,7 @@ class DeviceFacts:
     soc: str
     os_build: str
     abi: str
-    """The ABI in Android's names: `arm64-v8a`, `armeabi-v7a`, `x86_64`, `x86`."""
+    """The ABI by Android's name: `arm64-v8a`, `armeabi-v7a`, `x86_64`, `x86`."""
     cores: int
     ram_bytes: int | None
     cpu_features: tuple[str, ...] = ()
@@ -55,14 +56,16 @@ class DeviceFacts:
     core_clusters: tuple[tuple[int, ...], ...] = ()
     """The CPU numbers in groups of one kind, from little to big; empty if unknown."""
     emulates: tuple[str, ...] = ()
-    """The backends that this device lacks, but whose models its host can check: outputs are used, times are not."""
+    """The backends that this device lacks, but whose models its host can check: the outputs are used, the times are
+    not."""
     backends: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """The backends of the runner on the device, per runtime whose runners are compiled with a choice of them."""
+    """The backends of the runner on the device, for each runtime whose runner can be compiled with different
+    backends."""
     releases: tuple[str, ...] = field(default=(), metadata={"left_out_when_empty": True})
-    """The releases of runtimes' libraries that the host can run on the device beside the one that is there, e.g.
+    """The releases of runtimes' libraries that the host can run on the device in addition to the installed one, e.g.
     `onnxruntime==1.31.1`."""
     python: str = ""
-    """The path, on a device that is not this host, of a Python with torch, which can run a runner in one file."""
+    """The path of a Python with torch that can run a runner in one file, on a device that is not this host."""
 
     @property
     def device_class(self) -> str:
@@ -70,8 +73,7 @@ class DeviceFacts:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint has 16 hex digits over class, OS build, ABI, runtimes and NNAPI level; no serial number, no
-        boot id."""
+        """16 hex digits: a hash of class, OS build, ABI, runtimes and NNAPI level, without serial number or boot id."""
         return canonical_key(
             {
                 "class": self.device_class,

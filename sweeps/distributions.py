@@ -1,11 +1,11 @@
 """The quantiles and gamma functions that rankings need.
 
-Those that every ranking calls are pure: scipy's import takes 0.3 s of a CPU, about as long as all else of a command
-that ranks. The others (`binomial_tail`, `chi_square_quantile`) are scipy's, imported where they are called: where a
-model's answers are judged, and where the blocks of a device seem to have two speeds.
+Functions that every ranking calls are pure Python: scipy's import takes 0.3 s of CPU time, about as long as the rest of
+a command that ranks. The others (`binomial_tail`, `chi_square_quantile`) import scipy when they are called: when a
+model's answers are judged, and when the blocks of a device seem to have two speeds.
 
-Student's quantile of 95 % intervals is scipy's to the last digit up to `EXACT_DEGREES` degrees of freedom, because
-stored intervals were made with it. The other figures agree with scipy's to 12 digits
+Student's quantile of 95 % intervals equals scipy's to the last digit up to `EXACT_DEGREES` degrees of freedom, because
+stored intervals were computed with scipy. The other functions agree with scipy's to 12 digits
 (`tests/sweeps/test_distributions.py`). Methods: W. H. Press et al., Numerical Recipes (2007), chapter 6.
 """
 
@@ -41,7 +41,7 @@ _UPPER_975 = (
     1.9804475986834025, 1.980272249272974, 1.9800998764569397, 1.9799304050824402,
 )
 # fmt: on
-"""The quantiles are scipy.special.stdtrit(degrees, 0.975) for 1, 2, 3 ... degrees of freedom."""
+"""The quantiles scipy.special.stdtrit(degrees, 0.975) for 1, 2, 3 ... degrees of freedom."""
 
 EXACT_DEGREES = len(_UPPER_975)
 _HALF_TAIL = 0.975
@@ -56,7 +56,7 @@ _WIDEST = 9.0
 """The range of a thousand standard normal variables is wider in one of 10 million cases."""
 _TRAPEZOIDS = 800
 _NOTHING = 25.0
-"""exp(-25) of the largest value is nothing beside it."""
+"""exp(-25) of the largest value is negligible."""
 
 
 @lru_cache(maxsize=4096)
@@ -118,8 +118,8 @@ def studentized_range_quantile(count: int, degrees: float, above: float) -> floa
     """Return the value that the range of `count` independent standard normal variables, divided by an independent root
     of a chi-square over its `degrees` of freedom (which may be infinite), exceeds with the probability `above`.
 
-    It is right to four digits, which is more than a comparison needs. J. W. Tukey, The problem of multiple comparisons
-    (1953). Raises `ValueError` for less than two variables.
+    The value is right to four digits, which is more than a comparison needs. J. W. Tukey, The problem of multiple
+    comparisons (1953). Raises `ValueError` for less than two variables.
     """
     if count < 2:
         raise ValueError(f"{count} variables have no range")
@@ -169,11 +169,11 @@ def tetragamma(x: float) -> float:
 
 
 def _upper(degrees: float, tail: float) -> float:
-    """Return the value that is exceeded with the probability `tail` < 0.5."""
+    """Return the value that Student's t exceeds with the probability `tail` < 0.5."""
     z = -NormalDist().inv_cdf(tail)
     if degrees > _LARGE:
         return z + (z**3 + z) / (4.0 * degrees) if math.isfinite(degrees) else z
-    # One degree of freedom is a Cauchy distribution, whose tail is longest: every quantile is between these two.
+    # One degree of freedom is a Cauchy distribution, whose tail is longest: every quantile is between `low` and `high`.
     low, high = z, 1.0 / math.tan(math.pi * tail) if degrees >= 1.0 else math.inf
     x = min(high, z + (z**3 + z) / (4.0 * degrees))
     constant = _gamma_ratio(degrees / 2.0) / math.sqrt(math.pi * degrees)
@@ -193,7 +193,8 @@ def _upper(degrees: float, tail: float) -> float:
 
 
 def _student_above(degrees: float, x: float) -> float:
-    """Return the probability of more than x > 0: half the regularized incomplete beta function I(degrees/2, 1/2)."""
+    """Return the probability that Student's t exceeds x > 0: half the regularized incomplete beta function I(degrees/2,
+    1/2)."""
     a, b = degrees / 2.0, 0.5
     share = degrees / (degrees + x * x)
     beside = x * x / (degrees + x * x)
@@ -205,8 +206,8 @@ def _student_above(degrees: float, x: float) -> float:
 
 
 def _scales(degrees: float) -> list[tuple[float, float]]:
-    """Return values of the root of a chi-square over its degrees of freedom, with their probabilities; even in
-    logarithms."""
+    """Return values of the root of a chi-square over its degrees of freedom, evenly spaced in their logarithms, each
+    with its probability."""
     if degrees > _LARGE:
         return [(1.0, 1.0)]
     # The density outside of these limits is less than exp(-18) of its peak.
@@ -218,8 +219,8 @@ def _scales(degrees: float) -> list[tuple[float, float]]:
 
 
 def _range_above(count: int, width: float) -> float:
-    """Return the probability that the range of so many standard normal variables is more than `width`; between the
-    entries of a table, its logarithm is straight."""
+    """Return the probability that the range of `count` standard normal variables is more than `width`. Between the
+    entries of a table, the logarithm of the probability is interpolated linearly."""
     place, share = divmod(width / _WIDTH_STEP, 1.0)
     table = _log_range_above(count)
     if place + 1 >= len(table):
@@ -230,8 +231,8 @@ def _range_above(count: int, width: float) -> float:
 
 @lru_cache(maxsize=256)
 def _log_range_above(count: int) -> tuple[float, ...]:
-    """Return the logarithms for widths of 0, `_WIDTH_STEP` and so on, by the trapezoidal rule over the smallest of the
-    variables."""
+    """Return the log probabilities that the range exceeds 0, `_WIDTH_STEP` and so on, by the trapezoidal rule over the
+    smallest of the variables."""
     cells = [step * _NORMAL_STEP for step in range(round(-8.0 / _NORMAL_STEP), round(8.0 / _NORMAL_STEP) + 1)]
     density = [_NORMAL_STEP * NormalDist().pdf(z) for z in cells]
 
@@ -270,7 +271,7 @@ def _beta_fraction(a: float, b: float, x: float) -> float:
 
 
 def _horner(x: float, coefficients: tuple[float, ...]) -> float:
-    """Return the value of the polynomial, its constant first."""
+    """Return the value of the polynomial at `x`; the constant coefficient comes first."""
     total = 0.0
     for coefficient in reversed(coefficients):
         total = total * x + coefficient

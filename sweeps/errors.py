@@ -25,21 +25,22 @@ _SIMILAR = 0.6
 """The cutoff of `difflib.get_close_matches`."""
 
 RETRIED_KINDS = ("not_ready", "bad_model", "bad_data")
-"""The failures whose cause may be gone by the next run, which retries them without being asked."""
+"""The kinds of failures whose cause may be gone by the next run, which retries them without `--retry-failed`."""
 
 FINAL_KINDS = frozenset({*RETRIED_KINDS, "not_possible"})
-"""The failures that are not retried within the same run."""
+"""The kinds of failures that are not retried within the same run."""
 
 
 HOST_KINDS = frozenset({"adb_server", "adb_version"})
-"""The kinds of `DeviceError` with a cause on the host of the devices. They affect all its devices at once."""
+"""The kinds of `DeviceError` with a cause on the host of the devices. They affect all devices of the host at once."""
 
 QUEUED_KIND = "queued"
-"""The kind of `DeviceError` for a device of a lab that another driver has now, and that is this driver's in its
-turn."""
+"""The kind of `DeviceError` for a device of a lab that another driver uses now; this driver waits in the queue for
+it."""
 
 LAB_KINDS = frozenset({"head_away", "host_away", "host_disk", "host_leaving", "lease_lost", QUEUED_KIND})
-"""The kinds of `DeviceError` of a lab: the way to a device is closed, which says nothing about the device."""
+"""The kinds of `DeviceError` of a lab: the device cannot be reached through the lab, which says nothing about the
+device itself."""
 
 ABSENT_KINDS = (
     HOST_KINDS
@@ -71,10 +72,10 @@ OWN_KINDS = frozenset({"disconnected", "mode_stays", "offline", "orphan", "reboo
 
 
 class EdgeSweepError(Exception):
-    """An error on purpose: a sentence that says what happened, and the next step."""
+    """An error raised on purpose: a sentence about what happened, and the next step."""
 
     kind = "refused"
-    """The kind is one of `sweeps.failure_kinds.FAILURES`, for programs: snake_case and stable."""
+    """One of `sweeps.failure_kinds.FAILURES`, for programs: snake_case and stable."""
     exit_code = 1
 
     def __init__(self, message: str, next_step: str = "") -> None:
@@ -91,7 +92,7 @@ class EdgeSweepError(Exception):
 
     @property
     def document(self) -> dict[str, str]:
-        """Return the error for JSON."""
+        """The error as a JSON document."""
         return {"kind": self.kind, "message": self.message, "next_step": self.next_step}
 
 
@@ -102,8 +103,8 @@ class SpecError(EdgeSweepError):
     exit_code = 2
 
     def __init__(self, message: str, next_step: str = "", problems: Iterable[tuple[int, str]] = ()) -> None:
-        """The `problems` are of a file that was read, each with its line. The message has them, too, with the file's
-        name."""
+        """Create the error. `problems`: the problems of a file that was read, each with its line. The message contains
+        them, too, with the file's name."""
         super().__init__(message, next_step)
         self.problems = tuple(problems)
         self.args = (message, next_step, self.problems)
@@ -142,8 +143,8 @@ class BuildError(_KindError):
     def __init__(
         self, kind: str, message: str, next_step: str = "", *, operator: str = "", file: str = "", line: int = 0
     ) -> None:
-        """The `operator` is what the variant cannot be built for, such as `aten::pad`. `file` and `line`: where the
-        user's code asks for it; empty and 0 if that is not known."""
+        """Create the error. `operator`: the operator that cannot be built, such as `aten::pad`. `file` and `line`: the
+        place in the user's code that uses it; empty and 0 if not known."""
         super().__init__(kind, message, next_step)
         self.operator = operator
         self.file = file
@@ -161,7 +162,8 @@ class HostError(DeviceError):
     """A host of devices, or the head of a lab, cannot be used now, so that all devices behind it wait."""
 
     def __init__(self, kind: str, host: str, condition: str, next_step: str = "") -> None:
-        """The `host` is its name in words, such as `the host lab-2`. `condition`: the reason, with the host as "it"."""
+        """Create the error. `host`: its name for people, such as `the host lab-2`. `condition`: the reason, in which
+        "it" is the host."""
         super().__init__(kind, f"{host}: {condition}", next_step)
         self.args = (kind, host, condition, next_step)
         self.host = host
@@ -185,13 +187,13 @@ class StoreError(EdgeSweepError):
 
 
 class NoResultsError(StoreError):
-    """The sweep is not in MLflow, or has nothing in it yet."""
+    """The sweep is not in MLflow, or has no results yet."""
 
     kind = "no_results"
 
 
 def in_one_line(error: BaseException) -> str:
-    """Write an unexpected error in one line, for people. Neither its text nor its name can add a line of their own."""
+    """Return an unexpected error as one line for people. Line breaks in its text or name cannot add a line."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  # a model's own exception may fail there, too
@@ -203,15 +205,15 @@ def in_one_line(error: BaseException) -> str:
 def did_you_mean(word: object, allowed: Iterable[str]) -> str:
     """Return `; did you mean 'x'?`, or an empty string if no allowed word is similar.
 
-    A word that begins with what was written comes first (`latency`: `latency_p50_ms`), and of equally similar ones the
-    first of `allowed`, which has the common ones first.
+    A word that begins with the written text comes first (`latency`: `latency_p50_ms`), and of equally similar words the
+    first of `allowed`, which lists the common ones first.
     """
     near = nearest(str(word), allowed)
     return f"; did you mean {near!r}?" if near else ""
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
-    """Return the allowed word that was meant; empty if none is similar."""
+    """Return the allowed word that was probably meant; empty if none is similar."""
     words, written = list(allowed), word.casefold()
     begins = [
         candidate for candidate in words if len(written) >= _BEGINNING and candidate.casefold().startswith(written)

@@ -1,5 +1,4 @@
-"""The extras of EdgeSweep: the extra that brings a missing package, and the line that installs it in this
-environment."""
+"""The extras of EdgeSweep: which extra installs a missing package, and the pip command for this environment."""
 
 import json
 import re
@@ -12,13 +11,13 @@ _REQUIREMENT = re.compile(r"([\w.-]+).*extra == ['\"](\w+)['\"]")
 
 
 def lacking(error: ModuleNotFoundError) -> EdgeSweepError:
-    """Return the error for a person, with the extra that brings the package."""
+    """Return the error for people that a package is missing, with the extra that installs it."""
     name = (error.name or "").partition(".")[0]
     return EdgeSweepError(f"{name} is not installed", install_line(extra_of(name)))
 
 
 def extra_of(module: str) -> str:
-    """Return the extra whose packages have `module`; `workers` where no package has its name."""
+    """Return the extra that installs the package of `module`; `workers` if no known package has its name."""
     package = module.lower().replace("_", "-")
     for requirement in metadata.requires("edgesweep") or ():
         match = _REQUIREMENT.match(requirement)
@@ -28,14 +27,14 @@ def extra_of(module: str) -> str:
 
 
 def install_line(*extras: str) -> str:
-    """Return the line of pip that adds these extras to this environment: EdgeSweep is in no index, and came from a
-    wheel or a folder."""
+    """Return the pip command that adds these extras to this environment. EdgeSweep is in no package index: it was
+    installed from a wheel or a folder."""
     added = ",".join(extras)
     return f"pip install {_source(f'[{added}]')}"
 
 
 def _source(extras: str) -> str:
-    """Return the source from which pip adds `[EXTRA,...]`, quoted for a shell."""
+    """Return the source of the installed EdgeSweep with `extras` appended, quoted for a shell."""
     text = metadata.distribution("edgesweep").read_text("direct_url.json")
     origin = json.loads(text) if text else {}
     url = str(origin.get("url", ""))

@@ -1,7 +1,7 @@
 """The kinds of failures, each with its reason and what to do. The only list; a test compares it with the code.
 
-A kind is the stable word in `Failed`, `BuildError`, `DeviceError` and in the reports of runners. The message of a
-failure has the particulars.
+A kind is the stable word in `Failed`, `BuildError`, `DeviceError` and in the reports of runners. The details are in the
+message of each failure.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ class Kind:
     why: str
     """The reason of the failure."""
     todo: str
-    """The advice what to do about the failure."""
+    """What to do about the failure."""
 
 
 _BUILDING = {
@@ -308,7 +308,7 @@ _VIRTUAL = {
 }
 
 USAGE = "bad_command"
-"""The kind of a command line that cannot be understood."""
+"""The kind of an invalid command line."""
 
 _COMMANDS = {
     USAGE: Kind("the command, an option or an argument is not as its help says", "see the command with --help"),
@@ -339,7 +339,7 @@ _OF_PRECISION = MappingProxyType(
         "or optimize: [false], or try another capture or runtime",
     }
 )
-"""The advice about a kind that has two causes: by precision, `""` for all others."""
+"""The advice about a kind that has two causes, by kind and precision; the precision `""` stands for all others."""
 
 FAILS_AGAIN = frozenset(
     {
@@ -358,15 +358,15 @@ FAILURES = MappingProxyType({**_BUILDING, **_RUNNING, **_REACHING, **_LAB, **_VI
 
 
 def remedy(kind: str, precision: str = "") -> str:
-    """Return what to do about a failure of this kind, of a build in this precision; empty for a kind that is not
-    known."""
+    """Return what to do about a failure of this kind, of a build in this precision; empty for an unknown kind."""
     special = _OF_PRECISION.get((kind, precision)) or (precision and _OF_PRECISION.get((kind, "")))
     known = FAILURES.get(kind)
     return special or (known.todo if known else "")
 
 
 def another_try(kinds: Collection[str]) -> str:
-    """Say how many jobs that failed so are worth another try: the others would fail the same way."""
+    """Return a text about how many failed jobs, with these kinds, are worth another try: the others would fail the same
+    way."""
     worth_trying = sum(kind not in FAILS_AGAIN for kind in kinds)
     if not worth_trying:
         return "edgesweep status says what to do"

@@ -1,7 +1,8 @@
 """The figures of tools that someone ran by hand. They are shown below the ranking with their source, and never ranked.
 
-It is unknown how such a tool was run (which artifact, how warm the device was, what else ran), and a mean has no
-interval. So imported figures are separate records, and the code that ranks, compares or exports does not read them.
+It is unknown how such a tool was run (which artifact, how warm the device was, which other programs ran), and a mean
+has no interval. So imported figures are separate records, and the code that ranks, compares or exports does not read
+them.
 """
 
 import difflib
@@ -30,13 +31,13 @@ class Imported:
     device: str
     """The device for people: the class of the sweep's device, otherwise the user's words."""
     device_id: str
-    """The id is empty if the sweep has no such device."""
+    """The id of the device; empty if the sweep has no such device."""
     tool: str
     mean_ms: float
     iterations: int | None
     """The number of iterations behind the mean; `None` if neither the log nor the user gives it."""
     p50_ms: float | None
-    """The p50 is `None` unless the log has it, or every iteration."""
+    """The p50 from the log, or from its iterations; `None` if the log has neither."""
     log: str
     """The file's name, without its folder."""
     log_sha256: str
@@ -45,13 +46,13 @@ class Imported:
 
     @property
     def key(self) -> str:
-        """The key is equal for the same log, variant and device, whenever the log is imported."""
+        """A key that is equal for the same log, variant and device, at whatever time the log is imported."""
         about = (self.model, self.variant, self.device_id or self.device, self.log_sha256)
         return canonical_key({"imported": about})
 
     @property
     def place(self) -> tuple[str, str]:
-        """The place of the ranking that the record is shown below, as `ResultRow.place`."""
+        """The device and model of the ranking below which the record is shown, as `ResultRow.place`."""
         return self.device_id, self.model
 
     @property
@@ -73,11 +74,11 @@ def describe(
     sha256: str,
     now: str,
 ) -> Imported:
-    """Return the record of a log. `models` and `devices` are the sweep's.
+    """Return the record of a log. `models` and `devices` are those of the sweep.
 
     `variant` may begin with the model, as the names of jobs do. `model` may be `None` if the sweep has only one model,
-    or `variant` names it. Raises `EdgeSweepError` if a text is empty or too long, the model is ambiguous or not in the
-    sweep, several devices match, or `iterations` contradicts the log.
+    or `variant` contains it. Raises `EdgeSweepError` if a text is empty or too long, the model is ambiguous or not in
+    the sweep, several devices match, or `iterations` contradicts the log.
     """
     variant = _words("--variant", variant)
     name = _model_of(variant, model, models)
@@ -135,7 +136,8 @@ def _model_of(variant: str, model: str | None, models: Sequence[str]) -> str:
 
 
 def _device_of(text: str, devices: Sequence[DeviceFacts]) -> tuple[str, str]:
-    """Return the device for people, and its id if `text` is the id, name or class of one of the sweep's devices."""
+    """Return the device for people, and its id; the id is empty unless `text` is the id, name or class of one of the
+    sweep's devices."""
     for names in ("device_id", "name", "device_class"):
         matches = [facts for facts in devices if plain(getattr(facts, names)).casefold() == text.casefold()]
         if len(matches) > 1:

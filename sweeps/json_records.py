@@ -26,8 +26,8 @@ def document(record: "DataclassInstance") -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value as `dataclasses.asdict` does, without its copy of each sample of a block: that was most of the
-    time of storing a block."""
+    """Return a value converted as `dataclasses.asdict` does, but without copying each sample of a block: the copy took
+    most of the time of storing a block."""
     if isinstance(value, tuple | list):
         return value if _ATOMS.issuperset(map(type, value)) else type(value)(map(_plain, value))
     if is_dataclass(value):

@@ -6,33 +6,33 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustLabel:
-    """A reason to doubt a timing. A result with a disqualifying label is shown but cannot win; with an advisory one it
-    can."""
+    """A reason to doubt a timing. A result with a disqualifying label is shown but cannot win; a result with an
+    advisory label can."""
 
     name: str
     title: str
-    """The title in words, for people."""
+    """A short sentence for people."""
     disqualifying: bool
     why: str
-    """The explanation of what happened, or is not known, in words."""
+    """What happened, or what is not known, as text."""
     todo: str
-    """The advice what to do about it."""
+    """What to do about it."""
     fields: str = ""
-    """The fields of a sweep file that matter."""
+    """The fields of a sweep file to change."""
     of_winner: str = ""
-    """The text beside a winner that has the label; empty if there is none."""
+    """The text shown with a winner that has the label; empty if there is none."""
     doubts_original: bool = False
-    """No constraint on accuracy is kept with this label: accuracy is measured against the original (the fp32 eager
-    model), which is not shown to be right itself."""
+    """Whether constraints on accuracy count as not kept with this label: accuracy is measured against the original (the
+    fp32 eager model), which is not shown to be right itself."""
 
     @property
     def advice(self) -> str:
-        """The reason, and the advice what to do."""
+        """The reason, and what to do."""
         return f"{self.why}: {self.todo}"
 
     @property
     def text(self) -> str:
-        """The reason, the advice, and the fields to change."""
+        """The reason, what to do, and the fields to change."""
         return f"{self.advice} (fields: {self.fields})" if self.fields else self.advice
 
 
@@ -291,7 +291,7 @@ TRUST: dict[str, TrustLabel] = {
 
 
 def readiness(gate: str, labels: Iterable[str]) -> str:
-    """Say what the blocks of results with these labels waited for. `gate`: as in
+    """Return for people which conditions the blocks of results with these labels waited for. `gate`: as in
     `sweeps.results.ComparisonConditions`."""
     if gate != "gated":
         return "blocks did not wait for a ready device"
@@ -301,18 +301,18 @@ def readiness(gate: str, labels: Iterable[str]) -> str:
 
 
 def disqualified(labels: Iterable[str]) -> list[str]:
-    """Return the labels that exclude a result from winning, deciding and comparing; also labels unknown to this
+    """Return the labels that exclude a result from winning, deciding and comparing, including labels unknown to this
     version."""
     return [label for label in labels if label not in TRUST or TRUST[label].disqualifying]
 
 
 def said_of_winner(labels: Iterable[str]) -> list[str]:
-    """Return the texts of these labels beside a winner."""
+    """Return the texts to show with a winner that has these labels."""
     return [TRUST[label].of_winner for label in labels if label in TRUST and TRUST[label].of_winner]
 
 
 def original_doubted(labels: Iterable[str]) -> list[TrustLabel]:
-    """Return the labels with which no constraint on accuracy is kept."""
+    """Return the labels that put the original in doubt, so that no constraint on accuracy counts as kept."""
     return [TRUST[label] for label in labels if label in TRUST and TRUST[label].doubts_original]
 
 

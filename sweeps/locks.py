@@ -1,8 +1,8 @@
-"""The locks between processes of this host: how to take a lock, wait for it, and see which process has it.
+"""Locks between processes of this host: take a lock, wait for it, and find the process that holds it.
 
-Each is `flock` on an open file, which the kernel releases with the last process that has the file open, however that
-ends. A file of a lock stays: if it were deleted, a process that has it open and one that creates it anew could both
-lock.
+Each lock is an `flock` on an open file, which the kernel releases when the last process that has the file open ends,
+however it ends. The file of a lock is never deleted: otherwise one process could lock the deleted file and another one
+a new file of the same name.
 """
 
 import errno
@@ -20,7 +20,7 @@ from sweeps.untrusted_file import open_regular
 HOST_FOLDER = Path("/tmp/edgesweep-held")  # noqa: S108  # not in a user's cache: all users of the host share its phones
 """The folder with the files of `HostLock`, one for each name."""
 GLANCE_S = 0.2
-"""A lock that is only looked at (`owner`) is free again after this time."""
+"""A lock that is held only to look at it (`owner`) is free again after this time."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02
 _MODE_OF_ALL = 0o666
 _PID_BYTES = 20
@@ -32,12 +32,12 @@ class LockedError(Exception):
     def __init__(self, process: int) -> None:
         super().__init__(process)
         self.process = process
-        """The id of that process; 0 if it is not known."""
+        """The id of that process; 0 if not known."""
 
 
 def take(file: int, *, shared: bool = False, wait_s: float | None = GLANCE_S) -> bool:
-    """Tell whether the lock of an open file is this process's now. `shared`: with other shared ones. `wait_s`: how long
-    to wait for it; `None`: for ever."""
+    """Take the lock of an open file. Return whether this process holds it now. `shared`: together with other shared
+    locks. `wait_s`: how long to wait for the lock; `None`: without limit."""
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     if wait_s is None:
         fcntl.flock(file, kind)
@@ -51,10 +51,10 @@ def take(file: int, *, shared: bool = False, wait_s: float | None = GLANCE_S) ->
 
 @contextmanager
 def locked(path: Path, *, wait_s: float | None = None, mode: int = _MODE_OF_ALL) -> Iterator[int]:
-    """Hold the lock of a file, which is made with its folder, in the `with` block; gives the open file. A child process
-    that gets the file has the lock, too, until both have ended.
+    """Hold the lock of a file during the `with` block, and yield the open file. The file and its folder are created if
+    missing. A child process that inherits the file holds the lock, too, until both processes have ended.
 
-    `wait_s`: as of `take`; `mode`: of a new file. Raises `LockedError` after that time, `OSError` if the file cannot be
+    `wait_s`: as in `take`; `mode`: of a new file. Raises `LockedError` after that time, `OSError` if the file cannot be
     opened.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,8 +67,9 @@ def locked(path: Path, *, wait_s: float | None = None, mode: int = _MODE_OF_ALL)
 
 
 def owner(path: Path) -> int | None:
-    """Return the id of the process that has the lock of a file exclusively; 0 if it is not known, `None` if none has
-    it, or the file cannot be opened. A process that takes the lock in this moment waits for this look."""
+    """Return the id of the process that holds the lock of a file exclusively; 0 if not known, `None` if no process
+    holds it, or the file cannot be opened. A process that tries to take the lock at this moment has to wait until this
+    check ends."""
     try:
         file = open_regular(path)
     except OSError:
@@ -78,20 +79,20 @@ def owner(path: Path) -> int | None:
 
 
 def host_lock_owner(name: str) -> int | None:
-    """Return the process that has the `HostLock` of this name, as `owner` does."""
+    """Return the id of the process that holds the `HostLock` of this name, as `owner` does."""
     return owner(_host_path(name))
 
 
 def phone_name(device_id: str) -> str:
-    """Return the name of the `HostLock` for measuring on a phone."""
+    """Return the name of the `HostLock` of a phone, held while it is measured."""
     return f"phone {device_id}"
 
 
 class HostLock:
-    """The lock of a name for all users and workspaces of this host, until `release()` or the end of this process.
+    """A named lock for all users and workspaces of this host, until `release()` or the end of this process.
 
-    Several `shared` locks of one name go together, and with no other. Raises `LockedError` if the name is locked for
-    longer than `wait_s` (seconds), even by this process, and `DeviceError("os_error", ...)`.
+    Several `shared` locks of one name can be held together, but not with an exclusive one. Raises `LockedError` if the
+    name is locked for longer than `wait_s` (seconds), even by this process, and `DeviceError("os_error", ...)`.
     """
 
     def __init__(self, name: str, *, shared: bool = False, wait_s: float = GLANCE_S) -> None:
@@ -124,26 +125,26 @@ def _claim(file: int, wait_s: float | None, *, shared: bool = False) -> None:
     """Take the lock of an open file, and write this process's id into it. Raises `LockedError`."""
     if not take(file, shared=shared, wait_s=wait_s):
         raise LockedError(_process(file))
-    with suppress(OSError):  # The disk may be full: the lock holds all the same.
+    with suppress(OSError):  # The disk may be full: the lock is held anyway.
         os.truncate(file, 0)
         os.pwrite(file, b"%d\n" % os.getpid(), 0)
 
 
 def _process(file: int) -> int:
-    """Return the id that `_claim` has written; 0 if it is no id."""
+    """Return the id that `_claim` wrote into the file; 0 if the content is no id."""
     text = os.pread(file, _PID_BYTES, 0).strip()
     return int(text) if text.isdigit() else 0
 
 
 def _host_path(name: str) -> Path:
-    import hashlib  # The import takes 3 ms, and `edgesweep --help` has 0.2 s for all.
+    import hashlib  # The import takes 3 ms, and all of `edgesweep --help` may take 0.2 s.
 
     return HOST_FOLDER / hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _opened(path: Path) -> int:
-    """Open the file of a lock. Raises `OSError`. Links are refused: another user could place a link to a file that only
-    this user may write."""
+    """Open the file of a lock. Raises `OSError`. Links are refused: another user could create a link to a file that
+    only this user may write."""
     path.parent.mkdir(exist_ok=True)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

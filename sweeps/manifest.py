@@ -13,7 +13,7 @@ _MOST_BYTES = 64 * 2**20
 
 
 class TensorSpec(BaseModel):
-    """The shape and type of one input or output. `scale` and `zero_point` only for quantized types."""
+    """The shape and type of one input or output. `scale` and `zero_point` are set only for quantized types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,60 +24,61 @@ class TensorSpec(BaseModel):
 
 
 class Verification(BaseModel):
-    """The check of the outputs of a new process with the artifact's own engine, compared with the fp32 eager model."""
+    """The check of an artifact's outputs, computed in a new process with the artifact's own engine, against the fp32
+    eager model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     images: int
     engine: str
     sqnr_db: float | None
-    """The SQNR is `None` if the outputs are bit-identical."""
+    """Signal to quantization-noise ratio of the outputs (dB); `None` if the outputs are bit-identical."""
     against: str = "fp32 eager"
     """The reference of the SQNR: `fp32 eager`, or `fp16-rounded eager` (Metal on settled random weights)."""
     executor: str = ""
-    """The executor that checked the artifact in place of the device is `reference:<backend>@<version>`; `exact int8
-    arithmetic` if int8 sums saturate on this machine but not on the device; for Vulkan `the exported graph`, and for a
-    provider of ONNX Runtime its CPU provider. Empty: the CPU ran the artifact, as it will."""
+    """The program that checked the artifact instead of the device: `reference:<backend>@<version>`;
+    `exact int8 arithmetic` if int8 sums saturate on this machine but not on the device; for Vulkan
+    `the exported graph`, and for a provider of ONNX Runtime its CPU provider. Empty: the CPU ran the artifact, as the
+    device will."""
     top1_percent: float | None
     reference_top1_percent: float | None
 
 
 class Coverage(BaseModel):
-    """The share of a model that an accelerator computes, or a library of kernels that takes whole parts of it."""
+    """The share of a model that an accelerator computes, or a kernel library that runs whole parts of the model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     operations: dict[str, int]
-    """The number of uses in the model of each operation of the accelerator's interface, by name."""
+    """How often the model uses each operation of the accelerator's interface, by the operation's name."""
     multiply_adds: int
-    """The number of multiply-adds of the whole model, for its batch."""
+    """The number of multiply-adds of the whole model, for its batch size."""
     multiply_adds_covered_percent: float
     left: dict[str, int] = {}
-    """The number of uses of each operator that the accelerator does not take, where that is known."""
+    """How often the model uses each operator that the accelerator does not run, if known."""
     left_percent: dict[str, float] = {}
-    """The share of the model's multiply-adds, for each operator that is left and multiplies."""
+    """The share of the model's multiply-adds, for each operator of `left` that has any."""
     delegates: int | None = None
-    """The number of parts of the model that the accelerator has, where that is known: between them, data go through the
+    """The number of parts of the model that the accelerator runs, if known: between these parts, data go through the
     CPU."""
     feature_level: int | None = None
-    """The lowest NNAPI feature level that has all of the operations."""
+    """The lowest NNAPI feature level that supports all of the operations."""
 
     @property
     def text(self) -> str:
-        """Return the coverage as JSON, without the fields of a library of kernels where these are empty: so it is as it
-        always was."""
+        """The coverage as JSON. The fields of kernel libraries are left out if they are not set, so that the JSON of
+        earlier versions stays the same."""
         return self.model_dump_json(exclude={"left", "left_percent", "delegates"} if self.delegates is None else None)
 
     @property
     def operators(self) -> int:
-        """The number of operators of the whole model, where what is left is known."""
+        """The number of operators of the whole model, if the number of operators in `left` is known."""
         return sum(self.operations.values()) + sum(self.left.values())
 
 
 class EvalSibling(BaseModel):
-    """The sibling is the same model in a file that is only evaluated, neither timed nor shipped: with inputs bundled
-    into it, for stock tools; of a build for Vulkan, which no library runs on this host, as it was before it was
-    lowered."""
+    """A second file of the same model that is only evaluated, neither timed nor shipped. For stock tools it has inputs
+    bundled into it; of a build for Vulkan, which no library runs on this host, it is the model before lowering."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -88,7 +89,7 @@ class EvalSibling(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The content of `artifacts/<build_key>/manifest.json`. The file's hash is recorded and checked, never used as a
+    """The content of `artifacts/<build_key>/manifest.json`. The file's hash is recorded and checked, but is never a
     key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -112,23 +113,23 @@ class Manifest(BaseModel):
     """The module sequences that were fused, e.g. `features.0.0 + features.0.1`."""
     operators: tuple[str, ...]
     program_id: str | None = None
-    """The id is equal for builds that are one program: the same operators on tensors of the same shapes. `None`: not
-    known, or built before it was recorded."""
+    """An id that is equal for builds of one program: the same operators on tensors of the same shapes. `None`: not
+    known, or built before the id was recorded."""
     file_version: int
     bytecode_version: int | None
     calibration_id: str | None
     versions: dict[str, str]
     verification: Verification
     coverage: Coverage | None = None
-    """The coverage is `None` unless something takes parts of the model: NNAPI, or a delegate of ExecuTorch."""
+    """`None` unless an accelerator or library runs parts of the model: NNAPI, or a delegate of ExecuTorch."""
     providers: dict[str, int] = {}
-    """The number of nodes of each execution provider of ONNX Runtime, as the machine that built the file loads it. The
-    providers that only devices have are not in it."""
+    """The number of graph nodes of each execution provider of ONNX Runtime, as loaded on the machine that built the
+    file. Providers that only devices have are not included."""
     eval: EvalSibling | None = None
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The figures of the artifact that need no run."""
+        """The figures of the artifact that are known without a run, by name."""
         figures = {"artifact_mb": self.file_bytes / 1e6}
         covered = self.coverage
         # A model without multiply-adds has no share of them.

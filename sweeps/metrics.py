@@ -1,4 +1,4 @@
-"""The only list of figures: name, unit, better direction, format, and meaning for people."""
+"""All figures, in the only list: name, unit, better direction, format, and meaning for people."""
 
 import re
 import sys
@@ -19,50 +19,52 @@ class Metric:
     better: Better
     digits: int
     meaning: str = ""
-    """The meaning for people, in a sentence of `edgesweep explain`; empty where the title says it."""
+    """The meaning for people, in a sentence of `edgesweep explain`; empty if the title says it."""
     why: str = ""
-    """The reason why a figure is as it is."""
+    """The reason why the figure has the value that it has."""
     todo: str = ""
-    """The advice what to do about the figure, with the field of the sweep file."""
+    """What to do about the figure, with the field of the sweep file."""
     also: tuple[str, ...] = ()
-    """The other names of the figure on pages and in tables."""
+    """Other names of the figure on pages and in tables."""
     timed: bool = False
-    """The figure exists only where a device ran the backend, and comes from its blocks (`sweeps.protocol.blocks`)."""
+    """Whether the figure exists only if a device ran the backend, and is computed from its blocks
+    (`sweeps.protocol.blocks`)."""
     unrepeated: bool = False
-    """The figure varies from process to process, and its own value does not tell by how much."""
+    """Whether the figure varies from process to process, by an amount that its value does not show."""
     from_samples: int = 0
-    """The figure is known from this many samples on."""
+    """The smallest number of samples from which the figure is computed."""
     in_pool: Literal["same", "scaled", "own"] = "same"
-    """The figure of another unit, where units share the work, says this of the first unit's: the same, the same share
-    of the latency, or nothing."""
+    """How the figure of one unit converts to the first unit, if units share the work: it stays the same, scales like
+    the latency, or does not convert."""
 
     def format(self, value: float | None) -> str:
-        """Write the value with its unit, or `–` if it is unknown (also for NaN, which pandas uses for `None`)."""
+        """Return the value as text with its unit, or `–` if it is unknown (also for NaN, which pandas uses for
+        `None`)."""
         if value is None or value != value:
             return "–"
         shown, unit = self.scaled(value)
         return f"{shown:.{self.digits if unit == self.unit else 1}f} {unit}".rstrip()
 
     def scaled(self, value: float) -> tuple[float, str]:
-        """Return the value and the unit in which people read it: below 0.1 MB that is kB."""
+        """Return the value in the unit in which people read it, and that unit: below 0.1 MB that is kB."""
         return (value * 1000, "kB") if self.unit == "MB" and 0 < abs(value) < 0.1 else (value, self.unit)
 
 
 _EXTRA_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MOST_EXTRA = 100
 _TAKEN = {"block_median_ms", "edgesweep_published_s"}
-"""The names that the store uses for metrics of its own."""
+"""The names that the store uses for its own metrics."""
 
 
 def is_extra_name(name: str) -> bool:
-    """Tell whether a runner may use this name for an extra metric: a plain word that is not a built-in metric."""
+    """Tell whether a runner may use this name for an extra metric: a plain word that is no built-in metric."""
     return bool(_EXTRA_NAME.fullmatch(name)) and name not in METRICS and name not in _TAKEN
 
 
 def checked_extra(reported: Mapping[str, object]) -> dict[str, float]:
     """Return a runner's extra metrics as records store them (`extra_metrics`).
 
-    Raises `ValueError`, with a message for people, if there are too many, or a name or value is not allowed.
+    Raises `ValueError`, with a message for people, if there are too many metrics, or a name or value is not allowed.
     """
     if len(reported) > _MOST_EXTRA:
         raise ValueError(f"{len(reported)} extra metrics, more than {_MOST_EXTRA}")
@@ -261,6 +263,5 @@ METRICS: dict[str, Metric] = {
         ),
     )
 }
-"""The table has every built-in figure, by name. The journal's columns, MLflow's names, data frames, tables, pages and
-documents follow from it: a new one needs its entry, and the place where it is computed
-(`sweeps.protocol.blocks.summarize`)."""
+"""All built-in figures, by name. The journal's columns, MLflow's names, data frames, tables, pages and documents follow
+from this table: a new figure needs an entry here, and code that computes it (`sweeps.protocol.blocks.summarize`)."""

@@ -1,4 +1,4 @@
-"""The answers of phones about the accelerators of NNAPI, as values."""
+"""The reports of phones about the accelerators of NNAPI, as values."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,16 @@ class Accelerator:
 
     name: str
     type: str
-    """The type is `accelerator`, `gpu`, `cpu`, `other` or `unknown`."""
+    """`accelerator`, `gpu`, `cpu`, `other` or `unknown`."""
     version: str
     feature_level: int
     accepts: tuple[bool, ...]
-    """The driver accepts or refuses each operation of the model, in its order."""
+    """Whether the driver accepts each operation of the model, in the order of `Answer.operations`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer of one phone about one model in one precision."""
+    """The report of one phone about one model in one precision."""
 
     phone: str
     """The name of the phone in a sweep file."""
@@ -28,12 +28,11 @@ class Answer:
     model: str
     precision: str
     variant: str = ""
-    """The variant that the phone was asked about; empty where it was not asked."""
+    """The variant about which the phone was asked; empty if it was not asked."""
     operations: tuple[str, ...] = ()
     """The names of the model's operations in NNAPI, one for each operation."""
     accelerators: tuple[Accelerator, ...] = ()
     reference: str = ""
-    """The reference is `reference:nnapi@<version>` where a library on this host answered, and not the phone; else
-    empty."""
+    """`reference:nnapi@<version>` if a library on this host answered instead of the phone; else empty."""
     note: str = ""
     """The reason why the phone itself did not answer; else empty."""

@@ -1,4 +1,5 @@
-"""The pages for users and the pinned versions, which messages point to: of a checkout, or as the wheel carries them."""
+"""The documentation pages for users, to which messages point, and the pinned versions: from a checkout, or from the
+wheel."""
 
 from pathlib import Path
 
@@ -22,7 +23,7 @@ PAGES = {
     "server": "MLflow, its database and the dashboard on a server",
     "support": "which models build with which combinations",
 }
-"""The pages, each with its subject."""
+"""The subject of each page, by name."""
 
 
 def page(name: str) -> str | None:
@@ -31,7 +32,7 @@ def page(name: str) -> str | None:
 
 
 def constraints() -> str:
-    """Return the versions that EdgeSweep is tested with, one `NAME==VERSION` a line."""
+    """Return the versions with which EdgeSweep is tested, one `NAME==VERSION` per line."""
     return _text("constraints.txt")
 
 

@@ -1,8 +1,8 @@
-"""The devices that sweeps leave alone, and the faults that led to that. Quarantines are facts of the devices: they hold
-in every workspace.
+"""The devices that sweeps leave alone (quarantine), and the faults that led to that. A quarantine belongs to the
+device, so it holds in every workspace.
 
-One file per device in the user's state folder: a sweep or a workspace may be deleted, and the phone is as bad as
-before. `after_fault` and `after_canary` are pure; `QuarantineBook` keeps what they say.
+There is one file per device in the user's state folder, because a sweep or a workspace may be deleted while the phone
+stays as bad as before. `after_fault` and `after_canary` are pure; `QuarantineBook` stores their results.
 """
 
 import hashlib
@@ -31,10 +31,10 @@ class Rule:
     faults: int = 3
     """This many faults of the device itself ..."""
     within_s: float = 3600.0
-    """... within this time quarantine it."""
+    """... within this time (seconds) put it in quarantine."""
     apart_s: float = 60.0
-    """Faults that follow each other sooner are one fault: a phone that restarts goes away, and then has another boot
-    id."""
+    """Faults that are closer together than this are one fault: a phone that restarts first goes away, and then has
+    another boot id."""
 
 
 RULE = Rule()
@@ -42,20 +42,20 @@ RULE = Rule()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault of the device itself, when it was over or the device was given up."""
+    """One fault of the device itself, recorded when the fault was over or the device was given up."""
 
     at_s: float
     """The time in seconds since 1970."""
     kind: str
     message: str
     job_key: str
-    """The job that was measured."""
+    """The job that was being measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """The quarantine of a device, with its reason. A quarantine by `edgesweep` ends by a canary; a person ends the
-    others."""
+    """The quarantine of a device, with its reason. A quarantine by `edgesweep` ends when a canary succeeds; a
+    quarantine by a person ends only when a person ends it."""
 
     since_s: float
     """The start in seconds since 1970."""
@@ -71,13 +71,13 @@ class Quarantine:
 
     @property
     def document(self) -> dict[str, object]:
-        """The quarantine for programs."""
+        """The quarantine as a JSON document."""
         since = datetime.fromtimestamp(self.since_s, UTC).isoformat(timespec="seconds")
         return {"since": since, "by": self.by, "reason": self.reason}
 
     @property
     def way_out(self) -> str:
-        """The way to let the device in again, for people."""
+        """How the quarantine ends, for people."""
         return (
             "the next run lets it in again if its canary job succeeds"
             if self.by == "edgesweep"
@@ -98,9 +98,9 @@ class DeviceRecord:
 
 
 def after_fault(record: DeviceRecord, fault: Fault, rule: Rule = RULE) -> DeviceRecord:
-    """Return the record with one more fault, and in quarantine if those were too many. Pure.
+    """Return the record with one more fault, and in quarantine if there are too many faults. Pure.
 
-    Faults with one and the same job do not suffice: then the job may be what the device cannot bear, and it fails.
+    Faults with one and the same job are not enough: then the job may be the cause, and the job fails instead.
     """
     recent = tuple(past for past in record.faults if 0 <= fault.at_s - past.at_s <= rule.within_s)
     if recent and fault.at_s - recent[-1].at_s < rule.apart_s:
@@ -118,8 +118,8 @@ def after_fault(record: DeviceRecord, fault: Fault, rule: Rule = RULE) -> Device
 
 
 def after_canary(record: DeviceRecord, rule: Rule = RULE) -> DeviceRecord:
-    """Return the record of a device that its canary let in again: on probation, one more fault soon is too many.
-    Pure."""
+    """Return the record of a device whose quarantine ended by its canary: the device is on probation, so one more fault
+    soon puts it in quarantine again. Pure."""
     if rule.faults < 2:
         return replace(record, faults=(), quarantine=None)
     return replace(record, faults=record.faults[1 - rule.faults :], quarantine=None)
@@ -133,12 +133,13 @@ def state_folder() -> Path:
 
 
 class QuarantineBook:
-    """The records of all devices of this user, for several processes at once. All methods raise `StoreError`."""
+    """The records of all devices of this user, shared by several processes. All methods raise `StoreError`."""
 
     def __init__(
         self, folder: Path | None = None, *, rule: Rule = RULE, now_s: Callable[[], float] = time.time
     ) -> None:
-        """The `folder` has the state, if it is not in `state_folder()`. `now_s`: seconds since 1970."""
+        """Open the records. `folder`: the folder of the state, if it is not `state_folder()`. `now_s`: returns seconds
+        since 1970."""
         self._folder = (folder or state_folder()) / "devices"
         self._rule = rule
         self._now_s = now_s
@@ -158,7 +159,7 @@ class QuarantineBook:
         return sorted(records, key=lambda record: (record.name, record.device_id))
 
     def add_fault(self, device_id: str, name: str, kind: str, message: str, job_key: str) -> Quarantine | None:
-        """Count one fault of the device itself. Returns the quarantine if that begins it."""
+        """Record one fault of the device itself. Return the quarantine if this fault begins one."""
         with self._changing():
             before = self.record(device_id) or DeviceRecord(device_id=device_id, name=name)
             fault = Fault(at_s=self._now_s(), kind=kind, message=message[:500], job_key=job_key)
@@ -167,7 +168,7 @@ class QuarantineBook:
         return after.quarantine if before.quarantine is None else None
 
     def put(self, device_id: str, name: str, reason: str) -> Quarantine:
-        """Quarantine a device for a person, also where EdgeSweep had put the device there: no canary ends it."""
+        """Put a device in quarantine on behalf of a person, even if EdgeSweep had quarantined it: no canary ends it."""
         quarantine = Quarantine(since_s=self._now_s(), by="person", reason=reason[:500])
         with self._changing():
             before = self.record(device_id) or DeviceRecord(device_id=device_id, name=name)
@@ -175,7 +176,7 @@ class QuarantineBook:
         return quarantine
 
     def readmit(self, device_id: str) -> Quarantine | None:
-        """Forget the device's quarantine and its faults. Returns the quarantine, if there was one."""
+        """Delete the device's quarantine and its faults. Return the quarantine, if there was one."""
         with self._changing():
             before = self.quarantine(device_id)
             with self._translated(self._path(device_id)):
@@ -183,14 +184,14 @@ class QuarantineBook:
         return before
 
     def pass_canary(self, device_id: str) -> None:
-        """Let a device in again that EdgeSweep had quarantined. A quarantine that a person set meanwhile stays."""
+        """End a quarantine by EdgeSweep after its canary succeeded. A quarantine that a person set meanwhile stays."""
         with self._changing():
             record = self.record(device_id)
             if record is not None and record.quarantine is not None and record.quarantine.by == "edgesweep":
                 self._write(after_canary(record, self._rule))
 
     def _path(self, device_id: str) -> Path:
-        # The name is a hash, as ids of devices may contain any character, also slashes.
+        # The name is a hash, because device ids may contain any character, including slashes.
         return self._folder / f"{hashlib.sha256(device_id.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.json"
 
     def _read(self, path: Path) -> DeviceRecord | None:
@@ -209,7 +210,8 @@ class QuarantineBook:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Let one process change the records at a time. The kernel ends the lock with its process."""
+        """Hold the lock with which only one process at a time changes the records. The kernel releases it when the
+        process ends."""
         path = self._folder / "lock"
         with ExitStack() as stack:
             with self._translated(path):
@@ -228,7 +230,7 @@ class QuarantineBook:
 
 
 def quarantines_of(devices: Iterable[DeviceFacts]) -> dict[str, Quarantine]:
-    """Return the quarantines by device id. They are only to show: a file that cannot be read says nothing."""
+    """Return the quarantines by device id, for display only: a file that cannot be read is skipped."""
     book = QuarantineBook()
     quarantines: dict[str, Quarantine] = {}
     for facts in devices:

@@ -28,26 +28,25 @@ class ComparisonConditions:
     runtime_version: str
     exec_context: str
     gate: str
-    """The gate is `gated` if every block waited for a ready device (see `sweeps.records.Conditions.gate`), otherwise
-    `none`."""
+    """`gated` if every block waited for a ready device (see `sweeps.records.Conditions.gate`), otherwise `none`."""
     fixed_performance: str
-    """The mode is `on`, `off`, or empty if the device has no such mode."""
+    """`on`, `off`, or empty if the device has no such mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
-    """The row of one finished job, or one skipped combination. Text that does not apply is empty."""
+    """One finished job, or one skipped combination. Text that does not apply is empty."""
 
     sweep: str
     job_key: str
-    """A skipped combination has a key of its own that starts with `skipped-`."""
+    """The key of the job; a skipped combination has a separate key that starts with `skipped-`."""
     build_key: str
     name: str
     model: str
     grid: str
     device_id: str
     device_word: str = ""
-    """The word is as `sweeps.records.Job.device_word`."""
+    """As `sweeps.records.Job.device_word`."""
     device: str
     """The maker, model and SoC, for people."""
     fingerprint: str
@@ -78,21 +77,20 @@ class ResultRow:
     cpus: str
     reuse_input: bool
     outcome: str
-    """The outcome is `measured`, `skipped` or `failed`; `waiting` of a job without a result, which is stored
-    nowhere."""
+    """`measured`, `skipped` or `failed`; `waiting` for a job without a result, which is never stored."""
     stage: str = ""
     kind: str = ""
-    """The kind is of a failure (`sweeps.failure_kinds.FAILURES`) or a skip (`sweeps.skip_kinds.SKIPS`)."""
+    """The kind of a failure (`sweeps.failure_kinds.FAILURES`) or of a skip (`sweeps.skip_kinds.SKIPS`)."""
     reason: str = ""
-    """The reason why the combination was skipped, or what went wrong; of a measured job, what its device lacked when
-    waiting was in vain."""
+    """The reason why the combination was skipped, or what failed; for a measured job, the conditions that its device
+    still lacked after waiting."""
     lacking: str = ""
-    """The JSON of what the job's device lacked (`sweeps.protocol.not_ready.figures_text`)."""
+    """JSON of the conditions that the job's device lacked (`sweeps.protocol.not_ready.figures_text`)."""
     preset: str
     exec_context: str
     runtime_version: str
     gate: str = "none"
-    """The fields `gate` and `fixed_performance` are as in `ComparisonConditions`."""
+    """`gate` and `fixed_performance` are as in `ComparisonConditions`."""
     fixed_performance: str = ""
     protocol: str = ""
     """The JSON of the protocol of one block (`Protocol.comparable`); empty in old runs."""
@@ -103,7 +101,7 @@ class ResultRow:
     executor: str = ""
     """The executor that computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
     emulated: bool = False
-    """A reference implementation gave the answers, and not the device."""
+    """Whether a reference implementation, and not the device, computed the answers."""
     coverage: str = ""
     """The JSON of the manifest's `Coverage`; empty without an accelerator."""
     trust: tuple[str, ...] = ()
@@ -111,48 +109,48 @@ class ResultRow:
     block_medians_ms: tuple[tuple[int, float], ...] = ()
     """The pairs (round, median) in order of rounds, without the blocks that confirm a race's winner."""
     confirmed_medians_ms: tuple[tuple[int, float], ...] = ()
-    """The pairs of the confirming blocks, in the same form; the row's latency is theirs."""
+    """The pairs (round, median) of the confirming blocks; the row's latency is from these blocks."""
     batch_medians_ms: tuple[tuple[int, float], ...] = ()
-    """The pairs (process, median) of the job's blocks in batches that count, in order. They are in no figure; empty in
+    """The pairs (process, median) of the job's blocks in batches that count, in order. They enter no figure; empty in
     old runs."""
     check_medians_ms: tuple[tuple[int, float], ...] = ()
-    """The pairs (round, median) of the blocks that check batches, and count. They are in no figure, and the row may
-    have none."""
+    """The pairs (round, median) of the blocks that check batches, and count. They enter no figure, and the row may have
+    none."""
     sessions: tuple[int, ...] = ()
-    """The starts (seconds since 1970) of the sessions that the row's blocks are from; empty in old runs."""
+    """The starts (seconds since 1970) of the sessions of the row's blocks; empty in old runs."""
     rounds: int = 0
     samples: int = 0
     device_seconds: float = 0.0
     """The device time of the row's blocks, with starts and warm-ups, but without waiting."""
     batch_seconds: float = 0.0
-    """The row's share of the processes of a race that also timed others; 0 in old runs."""
+    """The row's share of the time of processes that also timed other jobs of a race; 0 in old runs."""
     timed_seconds: float = 0.0
     """The part of `device_seconds` and `batch_seconds` in timed iterations; 0 in old runs."""
     full_seconds: float = 0.0
     """A lower bound of the row's device time with the preset `full`, estimated from its blocks."""
     waited_seconds: float = 0.0
-    """The time spent waiting for the gate, over all the row's blocks, and its share of what its batches waited."""
+    """The time spent waiting for the gate, before the row's blocks, and the row's share of the waits of its batches."""
     push_seconds: float = 0.0
-    """The time spent sending the row's files for blocks; 0 in old runs, and where another job of its build needed them
-    first."""
+    """The time spent sending the row's files for blocks; 0 in old runs, and if another job of the same build needed
+    them first."""
     accuracy_seconds: float = 0.0
-    """The time of the accuracy pass of the row's build, with the files sent for it; 0 in old runs, and where it was
+    """The time of the accuracy pass of the row's build, with the files sent for it; 0 in old runs, and if the pass was
     emulated."""
     settled: Settled | None = None
     """The reason why the row's rounds ended; `None` if the number of rounds was fixed."""
     images: int = 0
     link: str = ""
-    """The link is as `sweeps.records.Job.link`, where units share the work."""
+    """As `sweeps.records.Job.link`, if units share the work."""
     stale: bool = False
-    """The row is no longer in the sweep file."""
+    """Whether the row's job is no longer in the sweep file."""
     run_id: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The metrics by their names in `sweeps.metrics.METRICS`, with the extra metrics of runners; without unknown
-    ones."""
+    """The metrics by their names in `sweeps.metrics.METRICS`, with the extra metrics of runners; unknown metrics are
+    left out."""
 
     @property
     def place(self) -> tuple[str, str]:
-        """The device and model. Rows of one place are shown in one table, also the failed ones."""
+        """The device and model. Rows of one place are shown in one table, including failed rows."""
         return self.device_id, self.model
 
     @property
@@ -167,14 +165,14 @@ class ResultRow:
 
     @property
     def comparable(self) -> tuple[tuple[str, str], ComparisonConditions, str]:
-        """The device and model, conditions, fingerprint: only rows with equal values are ranked together. See
-        `sweeps.ranking.same_conditions`."""
+        """The device and model, the conditions and the fingerprint: only rows with equal values are ranked together.
+        See `sweeps.ranking.same_conditions`."""
         return self.place, replace(self.conditions, runtime_version=""), self.fingerprint
 
     @property
     def setup(self) -> tuple[str, ...]:
-        """The variant, grid, threads, CPUs, reuse of the input: equal for one setup on other units or in other
-        sweeps."""
+        """The variant, grid, threads, CPUs and reuse of the input: equal for the same build, run in the same way, on
+        other units or in other sweeps."""
         return self.variant, self.grid, str(self.threads), self.cpus, str(self.reuse_input)
 
     @property
@@ -184,7 +182,7 @@ class ResultRow:
 
     @property
     def name_suffix(self) -> str:
-        """The part of the row's name that tells its device; empty in a plan of one device."""
+        """The part of the row's name that identifies its device; empty in a plan of one device."""
         return f" · {self.device_word}" if self.device_word else ""
 
     @property
@@ -205,7 +203,7 @@ class ResultRow:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """The figures of every name in `METRICS` (`None` is unknown), and the extra metrics of the row."""
+        """The figures of all names in `METRICS` (`None` is unknown), and the extra metrics of the row."""
         return {name: self.metrics.get(name) for name in METRICS} | dict(self.metrics)
 
     @property
@@ -214,7 +212,8 @@ class ResultRow:
         return "latency_p50_ms" in self.metrics
 
     def figure(self, metric: str) -> float | None:
-        """Return the value for objectives and constraints: the SQNR of outputs bit-identical to eager's is infinite."""
+        """Return the value of a metric for objectives and constraints: the SQNR of outputs that are bit-identical to
+        eager's is infinite."""
         value = self.metrics.get(metric)
         if value is None and metric == "sqnr_db" and "agreement_percent" in self.metrics:
             return math.inf
@@ -230,8 +229,8 @@ as a float (NaN is unknown)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResults:
-    """The results of one sweep from the store. `frame` has `FRAME_COLUMNS`; `names`: the sweep file's for each device,
-    by its id."""
+    """The results of one sweep from the store. `frame` has `FRAME_COLUMNS`; `names`: the name of each device in the
+    sweep file, by its id."""
 
     name: str
     spec: SweepSpec
@@ -255,7 +254,7 @@ def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
 def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
     """Return the rows of one sweep that are not `stale`, in order of their names.
 
-    Columns may be missing. Unknown values become empty, false or 0. Other numbers than finite ones are unknown.
+    Columns may be missing. Unknown values become empty, false or 0. Numbers that are not finite are unknown.
     """
     records = frame.astype(object).where(frame.notna(), None).to_dict("records")
     rows = [_row({str(column): value for column, value in record.items()}) for record in records]
@@ -264,15 +263,15 @@ def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
 
 
 def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
-    """Return the rows of the device with this id or text for people, or a part of them. Raises `EdgeSweepError` for
-    none."""
+    """Return the rows of one device, given by its id, its text for people, or a part of either. Raises `EdgeSweepError`
+    if there is none."""
     called = devices_called({(row.device_id, row.device) for row in rows}, device)
     return [row for row in rows if (row.device_id, row.device) in called]
 
 
 def devices_called(known: Collection[tuple[str, str]], device: str) -> set[tuple[str, str]]:
-    """Return those of the `known` devices (id, text for people) that `of_device` means. Raises `EdgeSweepError` for
-    none."""
+    """Return those of the `known` devices (id, text for people) that match `device`, as in `of_device`. Raises
+    `EdgeSweepError` if there is none."""
     ids = {device, device.rpartition(":")[2], device.replace(":", "-")}  # A sweep file names a device like adb:SERIAL.
     exact = {pair for pair in known if device in pair or pair[0] in ids}
     part = device.casefold()

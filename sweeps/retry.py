@@ -1,4 +1,4 @@
-"""The module tries again until a deadline, with pauses that grow."""
+"""Retries until a deadline, with growing pauses."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ class Backoff:
 
     @property
     def wait_s(self) -> float:
-        """Return the seconds until it is time; 0 if it is."""
+        """The seconds until the next try is due; 0 if it is due now."""
         return max(0.0, self._due_at_s - self._now_s())
 
     def failed(self) -> None:
@@ -36,7 +36,8 @@ def tries(
 ) -> Iterator[bool]:
     """Yield for each try whether it is the last one, which begins after `limit_s` seconds; at least one try is made.
 
-    Between them are pauses as of `Backoff`; without `longest_s`, all are `first_s`. Leave the loop when a try succeeds.
+    Between tries are pauses as in `Backoff`; without `longest_s`, all pauses are `first_s`. Leave the loop when a try
+    succeeds.
     """
     ends_s = now_s() + limit_s
     backoff = Backoff(first_s, max(first_s, longest_s), now_s)

@@ -26,44 +26,44 @@ class Settled:
     job_key: str
     budget: Literal["full", "race"]
     rounds: int
-    """The number of the job's blocks at that time."""
+    """The number of the job's blocks when its rounds ended."""
     reason: SettledReason
-    """The reason `best`: the job cannot be told apart from the best of the decided race. `reopened`: it continues,
-    because the job that eliminated it is no longer in the race. `same_program`: it was not timed, because the job `by`
-    is the same program. The other names explain themselves."""
+    """`best`: the job cannot be told apart from the best of the decided race. `reopened`: the job continues, because
+    the job that eliminated it is no longer in the race. `same_program`: the job was not timed, because the job `by` is
+    the same program. The other names explain themselves."""
     message: str
     """The message for people."""
     by: str = ""
-    """The name of the job that eliminated this job, that is measured for it, or that leads a race which batches
+    """The name of the job that eliminated this job, that is measured instead of it, or that leads a race which batches
     decided. A name may change with the sweep: `by_key` identifies the job."""
     by_key: str = ""
     """The key of the job `by`."""
     ratio: float | None = None
     """The latency of this job divided by that of the job `by`, paired by rounds."""
     ratio_low: float | None = None
-    """The lower bound of `ratio`. Any bound of the race is wrong with probability `error` at most."""
+    """The lower bound of `ratio`. The probability that any of the race's bounds is wrong is at most `error`."""
     ratio_high: float | None = field(default=None, metadata=LEFT_OUT_WHEN_EMPTY)
-    """The upper bound is only of a job that was left in a race that batches decided: `ratio_low` and `ratio_high` are
-    then its 95 % interval."""
+    """The upper bound, only of a job that was left in a race that batches decided: `ratio_low` and `ratio_high` are
+    then the 95 % interval of `ratio`."""
     error: float | None = None
     device_minutes: float | None = None
     """The limit that was reached, if time ran out."""
     leads: bool = False
-    """The race calls this job the best; `reason` says whether the race was decided."""
+    """Whether the race considers this job the best; `reason` says whether the race was decided."""
     batches: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
-    """The number of batches that came before the job's rounds, or that eliminated it without any."""
+    """The number of batches before the job's rounds; for a job eliminated without rounds, before its elimination."""
     last_round: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
-    """The rounds that the job could have had in an open race. This job may have fewer, because it rested. Early
-    journals do not have the number."""
+    """The largest number of rounds that the job could have had, if the race was not decided. The job may have fewer,
+    because it rested. Early journals do not have the number."""
     confirmations: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
-    """The number of blocks that confirm the job, which are measured after this."""
+    """The number of blocks that are to confirm the job after the end of its rounds."""
     checks: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
-    """The number of blocks of the job that check the batches, which are measured after this."""
+    """The number of the job's blocks that are to check the batches after the end of its rounds."""
     batches_decide: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
-    """The batches decided without finals, because the device was shown to allow it when the race began."""
+    """Whether batches decided without finals, because the device was shown to allow it when the race began."""
     noise: float | None = field(default=None, metadata=LEFT_OUT_WHEN_EMPTY)
-    """The spread of blocks in processes of their own (standard deviation of logarithms) that was known of the device
-    then, for a job with `checks`."""
+    """The known spread of the device's blocks in separate processes (standard deviation of logarithms) at that time,
+    for a job with `checks`."""
     question: str = ""
     """The `Protocol.question` of the race; otherwise empty."""
 
@@ -73,12 +73,13 @@ class Settled:
         return self.reason in ("slower", "constraint", "same_program")
 
     def text_after(self, blocks: int) -> str:
-        """Return the message for people; `blocks`: the job's number of blocks now."""
+        """Return the message for people; `blocks`: the current number of the job's blocks."""
         past = f" (as decided after {self.rounds} rounds)" if blocks != self.rounds and not self.eliminated else ""
         return self.message + past
 
     def reopened(self) -> "Settled":
-        """Return the record of a job that races again, because the job that eliminated it is no longer in the race."""
+        """Return the record of a job that is in the race again, because the job that eliminated it is no longer in the
+        race."""
         return replace(
             self,
             reason="reopened",

@@ -1,6 +1,6 @@
 """The kinds of skips: why a combination of a grid is not tried. The only list; a test compares it with the code.
 
-A kind is the stable word in `Skip` and `Skipped`. The reason of a skip has the particulars.
+A kind is the stable word in `Skip` and `Skipped`. The details are in the reason of each skip.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ class Skip:
     """The skip of one variant that is impossible or pointless on one device."""
 
     kind: str
-    """The kind is one of `SKIPS`, or of another package's runtime."""
+    """One of `SKIPS`, or a kind of another package's runtime."""
     reason: str
-    """The particulars for people."""
+    """The details for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The robust summaries and 95 % intervals. Pure: numbers in, numbers out.
+"""Robust summaries and 95 % intervals. Pure: numbers in, numbers out.
 
 If interval and point estimate are of different kinds (a t interval around a mean, and a median), the interval is
 widened until it contains the point. It is never narrowed, so its coverage can only grow.
@@ -12,31 +12,32 @@ from typing import TYPE_CHECKING
 
 from sweeps.distributions import student_t_quantile
 
-# numpy is imported inside the functions: commands without figures need not wait for it.
+# numpy is imported inside the functions: commands without figures need not wait for the import.
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
 CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
-"""The chance that the truth lies above an interval, and that it lies below."""
+"""The chance that the true value lies above an interval, and also that it lies below."""
 
 NEGLIGIBLE = 0.02
 """Latencies within 2 % of each other are equally good."""
 
 OUTLIER_SCORE = 3.5
-"""The cutoff for the modified z-score is from Iglewicz and Hoaglin, How to Detect and Handle Outliers (1993)."""
+"""The cutoff for the modified z-score, from Iglewicz and Hoaglin, How to Detect and Handle Outliers (1993)."""
 
 _FEW = 500
 _NORMAL_975 = 1.959963984540054
 MAD_PER_SIGMA = 0.6744897501960817
-"""The median absolute deviation of a normal distribution, over its standard deviation."""
+"""The median absolute deviation of a normal distribution, divided by its standard deviation."""
 _MEAN_DEVIATION_PER_SIGMA = 0.7978845608028654
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure and its 95 % interval, in the same unit; `low` and `high` are `None` without repetition."""
+    """A figure and its 95 % interval, in the same unit; `low` and `high` are `None` if the measurement was not
+    repeated."""
 
     value: float
     low: float | None
@@ -51,7 +52,7 @@ class Estimate:
 
 def median(values: "ArrayLike") -> float:
     """Return the median. Raises `ValueError` for no values."""
-    # The samples of a block come after each block of each phone: for so few numpy takes 2 to 20 times as long.
+    # Medians are computed after each block of each phone: for so few samples numpy takes 2 to 20 times as long.
     if isinstance(values, list | tuple) and 0 < len(values) <= _FEW:
         ordered = sorted(values)
         if math.isfinite(sum(ordered)):
@@ -74,7 +75,8 @@ def mad(values: "ArrayLike") -> float:
 
 
 def outliers(values: "ArrayLike") -> "NDArray[np.bool_]":
-    """Tell which values lie further than 3.5 robust standard deviations from the median; same shape as `values`.
+    """Return for each value whether it lies further than 3.5 robust standard deviations from the median; same shape as
+    `values`.
 
     If more than half of the values are equal (a coarse clock), the MAD is 0, and every other value would be an outlier.
     Then the mean absolute deviation is used. If all values are equal, there is no outlier.
@@ -115,7 +117,7 @@ def p50_estimate(block_medians: Sequence[float], above: float = TAIL) -> Estimat
 
     The interval is Student's, over the logarithms of the block medians (processes differ by factors). It covers the
     differences between processes; more samples inside a block do not narrow it. One block has no interval. `above`: the
-    chance that the truth lies above it. Raises `ValueError` for a median that is not a positive number.
+    chance that the true value lies above the interval. Raises `ValueError` for a median that is not a positive number.
     """
     import numpy as np
 
@@ -147,11 +149,11 @@ def ratio_by_rounds(blocks: Mapping[int, float], other_blocks: Mapping[int, floa
 
 
 def middle_round(blocks: Mapping[int, float], other_blocks: Mapping[int, float]) -> tuple[float, float] | None:
-    """Return the two figures whose quotient the value of `ratio_by_rounds` is: those of the round whose ratio is the
-    median.
+    """Return the two figures whose quotient is the value of `ratio_by_rounds`: those of the round with the median
+    ratio.
 
-    With an even number of rounds they are geometric means of the two in the middle. The result is `None` without common
-    rounds.
+    With an even number of rounds, each figure is the geometric mean of the two middle rounds. The result is `None`
+    without common rounds.
     """
     rounds = sorted(blocks.keys() & other_blocks.keys(), key=lambda round: blocks[round] / other_blocks[round])
     if not rounds:
@@ -168,8 +170,8 @@ def log(ms: float) -> float:
 
 
 def variance(values: Sequence[float]) -> float:
-    """Return the variance of at least two values, with one degree of freedom less. The function is for few values:
-    numpy takes ten times as long."""
+    """Return the variance of at least two values (n - 1 degrees of freedom). For a few values numpy takes ten times as
+    long."""
     mean = statistics.fmean(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
@@ -214,7 +216,7 @@ def _logs(values: Sequence[float]) -> "NDArray[np.float64]":
 
 def _t_interval(values: "NDArray[np.float64]", above: float = TAIL) -> tuple[float, float]:
     """Return Student's interval for the mean of at least two values."""
-    # The interval is to the last digit as stored intervals were made: others would be published again.
+    # The result equals the stored intervals to the last digit: different ones would be published again.
     quantiles = [student_t_quantile(values.size - 1, 1 - tail) for tail in (TAIL, above)]
     below_mean, above_mean = (quantile * float(values.std(ddof=1)) / values.size**0.5 for quantile in quantiles)
     centre = float(values.mean())

@@ -1,7 +1,8 @@
-"""The profiles and captures that a workspace keeps, apart from all measurements: of each build, device and way to run
-it.
+"""The profiles and captures that a workspace keeps, separate from all measurements: for each build, device and way to
+run the build.
 
-Each is a document (`KeptProfile`) and a file beside it: the trace of a profile, or what a capture recorded.
+Each consists of a document (`KeptProfile`) and a file next to it: the trace of a profile, or the recording of a
+capture.
 """
 
 import json
@@ -20,14 +21,14 @@ from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 LABEL = "profiled"
-"""The trust label of all results that ran beside a profiler (`sweeps.label_kinds`)."""
+"""The trust label of all results that were measured while a profiler ran (`sweeps.label_kinds`)."""
 _KEY = re.compile(r"[0-9a-f]{8,64}")
 _MAX_BYTES = 16_000_000
 _Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class KeptOperator(BaseModel):
-    """The time of all runs of operators of one name, per iteration, without the operators that they call."""
+    """The total time of all runs of operators with one name, per iteration, without the operators that they call."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -40,7 +41,7 @@ class KeptOperator(BaseModel):
 
 
 class KeptProfile(BaseModel):
-    """The content of one profiled or captured run. No figure of it is a latency."""
+    """The content of one profiled or captured run. None of its figures is a latency."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -56,21 +57,21 @@ class KeptProfile(BaseModel):
     iterations: int
     profiled_iteration_p50_us: _Figure | None
     operators: tuple[KeptOperator, ...] = ()
-    """The operators, the slowest first; of a profile only."""
+    """The operators, the slowest first; only for a profile, not for a capture."""
     capture: str = ""
-    """The program that recorded it; empty for a profile."""
+    """The program that recorded the capture; empty for a profile."""
     suffix: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,20}(\.[a-z0-9-]{1,20}){0,2}$")]
-    """The suffix of the file beside the document."""
+    """The suffix of the file next to the document."""
 
     def is_of(self, build_key: str, device_id: str, run: RunAxes) -> bool:
-        """Tell whether the profile is of this build, on this device, run so."""
+        """Tell whether the profile is of this build, on this device, run in this way."""
         of_it = (self.build_key, self.device_id, self.threads, self.cpus, self.reuse_input)
         return of_it == (build_key, device_id, run.threads, run.cpus, run.reuse_input)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A document with the file beside it, which may be missing."""
+    """A document with the file next to it, which may be missing."""
 
     profile: KeptProfile
     file: Path
@@ -81,7 +82,7 @@ class Kept:
 
 
 def place(workspace: Workspace, profile: KeptProfile) -> Path:
-    """Return where the file beside the document belongs. The folder is made. Raises `StoreError`."""
+    """Return the path of the file next to the document. Its folder is created. Raises `StoreError`."""
     if not _KEY.fullmatch(profile.build_key):
         raise StoreError(f"{profile.build_key[:80]!r} is no key of a build")
     folder = workspace.profiles / profile.build_key
@@ -93,7 +94,7 @@ def place(workspace: Workspace, profile: KeptProfile) -> Path:
 
 
 def keep(workspace: Workspace, profile: KeptProfile) -> Path:
-    """Write the document; it replaces an earlier one of the same run. Returns its path. Raises `StoreError`."""
+    """Write the document; it replaces an earlier one of the same run. Return its path. Raises `StoreError`."""
     path = place(workspace, profile).with_name(f"{_stem(profile)}.json")
     try:
         write_whole(path, profile.model_dump_json(indent=2) + "\n")
@@ -103,7 +104,7 @@ def keep(workspace: Workspace, profile: KeptProfile) -> Path:
 
 
 def keep_trace(workspace: Workspace, profile: KeptProfile, trace: object) -> Path:
-    """Write the document, and beside it a trace as JSON. Returns the trace's path. Raises `StoreError`."""
+    """Write the document, and a trace as JSON next to it. Return the trace's path. Raises `StoreError`."""
     path = place(workspace, profile)
     try:
         write_whole(path, json.dumps(trace) + "\n")
@@ -114,15 +115,14 @@ def keep_trace(workspace: Workspace, profile: KeptProfile, trace: object) -> Pat
 
 
 def kept(workspace: Workspace, build_key: str) -> Sequence[Kept]:
-    """Return all profiles of one build, the newest first. A damaged document is left out: whoever made it can make it
-    again."""
+    """Return all profiles of one build, the newest first. A damaged document is left out: it can be recorded again."""
     folder = workspace.profiles / build_key
     if not _KEY.fullmatch(build_key) or not folder.is_dir():
         return ()
     profiles: list[tuple[int, Kept]] = []
     for path in folder.glob("*.json"):
         try:
-            # A name with a dot is the trace beside a document.
+            # A name with a dot is that of a trace next to a document.
             if (
                 "." in path.stem
                 or not path.is_file()
@@ -139,12 +139,12 @@ def kept(workspace: Workspace, build_key: str) -> Sequence[Kept]:
 
 
 def kept_of(workspace: Workspace, build_key: str, device_id: str, run: RunAxes) -> Sequence[Kept]:
-    """Return those of `kept` that one job made: of its device, run as it runs the build."""
+    """Return those of `kept` that belong to one job: of its device, and run in the same way."""
     return [stored for stored in kept(workspace, build_key) if stored.profile.is_of(build_key, device_id, run)]
 
 
 def _stem(profile: KeptProfile) -> str:
-    """Return a name that is readable, and different for each device and way to run the build."""
+    """Return a file name that is readable, and different for each device and way to run the build."""
     run = [profile.device_id, profile.threads, profile.cpus, profile.reuse_input]
     words = re.sub(r"[^A-Za-z0-9]+", "-", profile.device_id).strip("-")[:60]
     kind = re.sub(r"[^a-z0-9]+", "-", profile.capture) or "operators"

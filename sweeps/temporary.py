@@ -1,5 +1,5 @@
-"""The temporary folders. A process that is killed leaves its own; the next driver, or the next process that makes a
-folder there, deletes them."""
+"""Temporary folders. If a process is killed, its folder remains; the next driver, or the next process that creates a
+folder in the same place, deletes it."""
 
 import atexit
 import os
@@ -17,8 +17,8 @@ _LOCK = "lock"
 
 @contextmanager
 def temporary_folder(below: Path | None = None) -> Iterator[Path]:
-    """Give an empty folder until the end of the block. `below`: instead of the system's folder for temporary files,
-    which may be small, or lie in memory."""
+    """Yield an empty folder, which is deleted at the end of the block. `below`: the parent folder, instead of the
+    system's folder for temporary files, which may be small, or in memory."""
     if below is not None:
         below.mkdir(parents=True, exist_ok=True)
     folder, lock = _new_folder(below)
@@ -29,7 +29,7 @@ def temporary_folder(below: Path | None = None) -> Iterator[Path]:
 
 
 def folder_of_process() -> Path:
-    """Return an empty folder until this process ends."""
+    """Return an empty folder that is deleted when this process ends."""
     folder, lock = _new_folder(None)
     atexit.register(_end, folder, lock)
     return folder / "files"
@@ -40,7 +40,7 @@ def _new_folder(below: Path | None) -> tuple[Path, int]:
     below = below or Path(tempfile.gettempdir())
     delete_abandoned(below)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=below))
-    # The folder gets its name when it is locked: without one the folder is nobody's to delete.
+    # The lock gets its name only after it is locked: a folder without a named lock is deleted by no process.
     nameless = folder / "new"
     lock = os.open(nameless, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     take(lock)
@@ -55,9 +55,9 @@ def _end(folder: Path, lock: int) -> None:
 
 
 def delete_abandoned(below: Path | None = None) -> None:
-    """Delete the folders of this user whose lock nobody holds, in this folder or the system's one."""
+    """Delete the folders of this user whose lock no process holds, below this folder or the system's."""
     for folder in (below or Path(tempfile.gettempdir())).glob(f"{_PREFIX}*"):
-        # Another process may delete the folder now, and in a folder for all users it may be anything.
+        # Another process may be deleting the folder, and in a folder for all users the path may be anything.
         with suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue

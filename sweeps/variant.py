@@ -1,15 +1,15 @@
-"""A variant (one value for each build axis), and the run axes of an artifact. Frozen values."""
+"""The variant (one value for each build axis), and the run axes of an artifact. Frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 DEFAULT_GRANULARITY = {"qnnpack": "per_tensor", "x86": "per_channel", "onednn": "per_channel", "none": "per_channel"}
-"""The default qconfig of each of PyTorch's engines quantizes weights with this granularity, as does a runtime that has
-no engine."""
+"""The granularity with which the default qconfig of each of PyTorch's engines quantizes weights; `none`: a runtime that
+has no engine."""
 
 
 INSTALLED = "installed"
-"""The toolchain of this environment."""
+"""The toolchain of this environment, without a chosen release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Variant:
     granularity: str = "none"
     """The granularity of int8 weights: `per_tensor` or `per_channel`."""
     calibration_images: int = 0
-    """The number of calibration images that are used, the first ones; 0: all of them, or no calibration."""
+    """The number of calibration images: the first ones are used; 0: all of them, or no calibration."""
     interface: str = "none"
     layout: str = "nchw"
     capture: str = "script"
@@ -34,23 +34,24 @@ class Variant:
     preference: str = "none"
     """The compilation preference of NNAPI: `sustained_speed`, `fast_single_answer`, `low_power`."""
     relaxed_fp16: bool = False
-    """NNAPI may compute float32 as float16."""
+    """Whether NNAPI may compute float32 as float16."""
     flexible_batch: bool = False
-    """The NNAPI model accepts any batch size."""
+    """Whether the NNAPI model accepts any batch size."""
     reduced_range: bool = False
-    """The int8 weights have 7 bits, for a CPU on which sums of 8-bit products saturate. The axis is derived from the
-    device."""
+    """Whether int8 weights have only 7 bits, for a CPU on which sums of 8-bit products saturate. The axis is derived
+    from the device."""
     opset: int = 0
-    """The version of ONNX's operators; 0: the exporter's own choice, or no ONNX."""
+    """The version of ONNX's operators; 0: the exporter's default, or no ONNX."""
     graph_optimization: str = "none"
-    """The optimization of the graph by ONNX Runtime as it loads the graph: `all`, `extended`, `basic` or `disabled`."""
+    """The graph optimization with which ONNX Runtime loads the graph: `all`, `extended`, `basic` or `disabled`."""
     toolchain: str = INSTALLED
-    """The release of the runtime's library that exports, quantizes and lowers, as `onnxruntime==1.31.1`."""
+    """The release of the runtime's library that exports, quantizes and lowers, such as `onnxruntime==1.31.1`."""
     runner_toolchain: str = INSTALLED
-    """The release that runs the artifact, also where it is verified. On a phone, `installed` is what the phone has."""
+    """The release that runs the artifact, including its verification. On a phone, `installed` is the release on the
+    phone."""
 
     def axes(self) -> dict[str, str | bool | int]:
-        """Return the axes by name. Axes that came later are left out at their default, so that older keys stay
+        """Return the axes by name. Axes that were added later are left out at their default, so that older keys stay
         valid."""
         return {
             name: value for name, value in asdict(self).items() if name not in LATER_AXES or value != LATER_AXES[name]
@@ -61,13 +62,12 @@ LATER_AXES: Mapping[str, str | bool | int] = {
     name: getattr(Variant(), name)
     for name in ("reduced_range", "opset", "graph_optimization", "toolchain", "runner_toolchain")
 }
-"""The axes that the first build keys did not have, with their defaults. A new axis is one of them."""
+"""The axes that the first build keys did not have, with their defaults. A new axis must be added here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAxes:
-    """The way an artifact is run, as far as the user chooses it. `cpus`: `all`, `big`, `little` or a list such as
-    `0,1`."""
+    """How an artifact is run, as far as the user chooses it. `cpus`: `all`, `big`, `little` or a list such as `0,1`."""
 
     threads: int = 1
     cpus: str = "all"

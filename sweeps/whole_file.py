@@ -1,5 +1,5 @@
-"""The files that are there with all of their content or not at all: written beside their place, then renamed into
-it."""
+"""Writes files atomically: a file exists with all of its content or not at all, because it is written under another
+name and then renamed."""
 
 import os
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Give a new hidden file beside `path`, to be written in the `with` block: it replaces `path` at the end, and is
-    deleted if the block fails. `durable`: it is on the disk before that, so that a loss of power leaves the old or the
-    new one.
+    """Yield the path of a new hidden file next to `path`, to be written in the `with` block: the file replaces `path`
+    at the end, and is deleted if the block fails. `durable`: the file is synced to the disk before that, so that after
+    a loss of power the old or the new file is there.
 
     Raises `OSError`.
     """
@@ -22,17 +22,18 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
             _sync(part)
         part.replace(path)
         if durable:
-            # Some file systems refuse it for a folder; the file is in its place all the same.
+            # Some file systems refuse to sync a folder; the file is in its place all the same.
             with suppress(OSError):
                 _sync(path.parent)
     finally:
-        # The hidden file is deleted after `replace`, too: it leaves a second link to the file that `path` is already.
+        # The hidden file is deleted after `replace`, too: if both names are links to the same file, `replace` leaves
+        # both.
         with suppress(OSError):
             part.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, content: bytes | str, *, durable: bool = False) -> None:
-    """Write or replace a file, with text as UTF-8. `durable` and errors: as of `whole_file`."""
+    """Write or replace a file atomically; text is written as UTF-8. `durable` and errors: as in `whole_file`."""
     with whole_file(path, durable=durable) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
 

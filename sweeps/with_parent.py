@@ -1,16 +1,17 @@
-"""The processes that end with the process that has started them, also when that one is killed and cannot tell.
+"""Processes that end with their parent process, even if the parent is killed and cannot tell them.
 
-There are two ways. `end_with_parent` is the usual one: a thread of the process itself looks whether its parent is still
-there. It needs code of ours in the process; for a program that knows nothing of this
+There are two ways. `end_with_parent` is the usual one: a thread of the process itself checks whether its parent still
+exists. It needs code of EdgeSweep in the process. For any other program, the process PID starts this command, which
+runs PROGRAM and ends when PID ends:
 
     python -P -m sweeps.with_parent PID PROGRAM ...
 
-runs it as a child of the process PID, and should lead a process group of its own. The end of stdin is an order to end,
-and no sign of the parent's end: a fork of the parent may hold the other end of the pipe.
+The command should lead a separate process group, because at its end it kills the whole group that it leads. The end of
+stdin is a request to end, and no sign of the parent's end: a fork of the parent may hold the other end of the pipe.
 
 Linux's own way (PR_SET_PDEATHSIG: `ended_with_thread`, `end_with_thread`) needs no thread and no second process, so it
-is that of what is timed and of forks of a process that has no threads. It goes by the thread that has started the
-process, not by the whole of its parent: that thread has to wait for it.
+is used for timed programs and for forks of a process that has no threads. The signal comes at the end of the thread
+that started the process, not of the whole parent process: that thread has to wait for the process.
 """
 
 import os
@@ -28,14 +29,14 @@ _PR_SET_PDEATHSIG = 1  # The number is from linux/prctl.h.
 
 
 def end_with_parent(parent: int, before: Callable[[], object] = lambda: None) -> None:
-    """End this process from now on once it is no longer a child of the process `parent`, in the middle of whatever it
-    does, and its own children where it leads their process group. `before` is called before that, in a thread."""
+    """End this process as soon as it is no longer a child of the process `parent`, whatever it is doing, and its own
+    children if it leads their process group. `before` is called before the end, in a thread."""
     threading.Thread(target=_watch, args=(parent, before), name="ends with its parent", daemon=True).start()
 
 
 def run_with_parent(argv: Sequence[str], deadline_s: float) -> "subprocess.CompletedProcess[str]":
-    """Run a program as `subprocess.run(argv, capture_output=True, text=True)` does; it ends with this process, and its
-    own programs with it. Raises `subprocess.TimeoutExpired` after they were ended."""
+    """Run a program as `subprocess.run(argv, capture_output=True, text=True)` does. The program and its own child
+    processes end with this process. Raises `subprocess.TimeoutExpired` after the program was killed."""
     watched = [sys.executable, "-P", "-m", __name__, str(os.getpid()), *argv]
     with subprocess.Popen(  # noqa: S603  # an argument list of whoever starts this
         watched, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -49,14 +50,14 @@ def run_with_parent(argv: Sequence[str], deadline_s: float) -> "subprocess.Compl
 
 
 def ended_with_thread(argv: Sequence[str], number: signal.Signals) -> list[str]:
-    """Return the command of a program that gets this signal once the thread that starts it has ended. Linux with
-    util-linux only; elsewhere the program itself."""
+    """Return the command of a program that gets this signal when the thread that starts it ends. Needs Linux with
+    util-linux; elsewhere the command is `argv` unchanged."""
     setpriv = shutil.which("setpriv")
     return [*([setpriv, "--pdeathsig", number.name.removeprefix("SIG"), "--"] if setpriv else []), *argv]
 
 
 def end_with_thread() -> None:
-    """Have the kernel kill this process, which was just forked, once the thread that has forked it ends. Linux only."""
+    """Make the kernel kill this process, which was just forked, when the thread that forked it ends. Linux only."""
     import ctypes
 
     with suppress(OSError, AttributeError):
@@ -79,8 +80,8 @@ def main(argv: list[str]) -> int:
     end_with_parent(int(parent))
     code = subprocess.run(words, check=False).returncode  # noqa: S603  # an argument list of whoever starts this
     if code < 0:
-        # A signal is handed on as a signal: as an exit code it would be 256 less its number.
-        with suppress(OSError):  # A program can have no handler of SIGKILL.
+        # A signal is passed on as a signal: as an exit code it would be 256 less its number.
+        with suppress(OSError):  # A program cannot set a handler for SIGKILL.
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code

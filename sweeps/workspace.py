@@ -12,14 +12,14 @@ from sweeps.errors import WorkspaceError
 from sweeps.locks import GLANCE_S, LockedError, locked, owner
 
 DEFAULT_ROOT, ROOT_VARIABLE = "edgesweep-data", "EDGESWEEP_WORKSPACE"
-"""The usual workspace of a folder, and the variable that names another one."""
+"""The default workspace in the current folder, and the environment variable that selects another one."""
 BUILD_LOG = "build.log"
-"""The name of the log beside an artifact's manifest."""
+"""The name of the log next to an artifact's manifest."""
 _TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 
 
 def _reason_against(address: str) -> str:
-    """Say why nothing can answer at an address, whatever runs; empty for a URI that can be used."""
+    """Return why an address can never be reached, as text; empty for a URI that can be used."""
     if not address.isprintable() or " " in address.partition("://")[2].partition("/")[0]:
         return "it has spaces or control characters"
     try:
@@ -47,8 +47,7 @@ class Workspace:
     def open(cls, root: Path) -> "Workspace":
         """Create the folder if it is missing. Raises `WorkspaceError` if that fails."""
         root = root.expanduser().resolve()
-        # The characters `?` and `%` have a meaning for sqlalchemy in a database's URI: the database would be created in
-        # another folder.
+        # In a database URI, `?` and `%` have a meaning for sqlalchemy: the database would be created in another folder.
         if escape := re.search(r"\?|%[0-9A-Fa-f]{2}", str(root)):
             raise WorkspaceError(
                 f"the workspace {root} cannot be used: MLflow does not accept {escape[0]!r} in a path",
@@ -71,13 +70,14 @@ class Workspace:
     def tracking_uri(self) -> str:
         """The URI of MLflow: `MLFLOW_TRACKING_URI` if it is set, otherwise a sqlite database in the workspace.
 
-        Raises `WorkspaceError` if the variable holds no address.
+        Raises `WorkspaceError` if the variable does not contain a valid address.
         """
         named = os.environ.get(_TRACKING_VARIABLE)
         if not named:
             return f"sqlite:///{self.root / 'mlflow.sqlite'}"
         if reason := _reason_against(named):
-            # The message is without the address: it may hold a password, whose place in a wrong address is not known.
+            # The message does not show the address: it may contain a password, whose place in an invalid address is not
+            # known.
             raise WorkspaceError(
                 f"{_TRACKING_VARIABLE} is no address: {reason}",
                 "write it as http://HOST:PORT or sqlite:///FILE, or unset it to keep results in the workspace",
@@ -90,18 +90,20 @@ class Workspace:
 
     @property
     def published(self) -> Path:
-        """The file says which jobs were published, for `status`: only the publisher writes it, and it may be
+        """The file with the jobs that were published, for `status`: only the publisher writes it, and it may be
         deleted."""
         return self.root / "published.sqlite"
 
     @property
     def published_as(self) -> Path:
-        """The file tells this workspace from others that publish to the same MLflow (`sweeps.store.owner`)."""
+        """The file with the name that distinguishes this workspace from others that publish to the same MLflow
+        (`sweeps.store.owner`)."""
         return self.root / "published-as"
 
     @property
     def verdicts(self) -> Path:
-        """The file says who won where, for overviews: readers make it from the journal, and it may be deleted."""
+        """The file with the winners of all sweeps, for overviews: readers compute it from the journal, and it may be
+        deleted."""
         return self.root / "verdicts.sqlite"
 
     @property
@@ -113,28 +115,28 @@ class Workspace:
 
     @property
     def profiles(self) -> Path:
-        """The folder has profiles and captures of builds, apart from all measurements: one folder per build."""
+        """The folder of profiles and captures of builds, separate from all measurements: one folder per build."""
         return self.root / "profiles"
 
     @property
     def weights(self) -> Path:
-        """The folder has weights that EdgeSweep trained or settled itself."""
+        """The folder of weights that EdgeSweep trained or settled itself."""
         return self.root / "weights"
 
     @property
     def references(self) -> Path:
-        """The folder has logits of fp32 eager models on evaluation sets."""
+        """The folder of logits of fp32 eager models on evaluation sets."""
         return self.root / "references"
 
     @property
     def calibrations(self) -> Path:
-        """The folder has blocks by which `edgesweep noise` knows the noise of devices: one file per device and
+        """The folder of blocks from which `edgesweep noise` computes the noise of devices: one file per device and
         fingerprint."""
         return self.root / "noise"
 
     @property
     def temporary(self) -> Path:
-        """The folder is for large files of one moment."""
+        """The folder of large temporary files."""
         return self.root / "tmp"
 
     @property
@@ -142,12 +144,12 @@ class Workspace:
         return self.root / "logs"
 
     def failed_build_log(self, build_key: str) -> Path:
-        """Return the file with the output of a build that failed or runs. The log of a build that succeeded is beside
-        its manifest."""
+        """Return the file with the output of a build that failed or is running. The log of a build that succeeded is
+        next to its manifest."""
         return self.logs / "builds" / f"{build_key}.log"
 
     def build_log(self, build_key: str) -> Path | None:
-        """Return the output of a build; `None` if that is not known."""
+        """Return the log of a build; `None` if there is none."""
         for log in (self.artifact(build_key) / BUILD_LOG, self.failed_build_log(build_key)):
             if log.is_file() and not log.is_symlink():
                 return log
@@ -155,12 +157,12 @@ class Workspace:
 
     @property
     def live(self) -> Path:
-        """The file says what the driver does now: only the driver writes it."""
+        """The file with the current state of the driver: only the driver writes it."""
         return self.root / "live.json"
 
     @property
     def launches(self) -> Path:
-        """The folder has the sweep files that were started from the browser, and who started them."""
+        """The folder of the sweep files that were started from the browser, and who started them."""
         return self.root / "launches"
 
     @property
@@ -168,18 +170,18 @@ class Workspace:
         return self.root / "driver.lock"
 
     def holder(self) -> int | None:
-        """Return the process id of the driver that has the lock; 0 if it is not known, `None` if there is no driver."""
+        """Return the process id of the driver that holds the lock; 0 if not known, `None` if there is no driver."""
         return owner(self.driver_lock)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the workspace for one driver. The kernel releases the lock when its process dies.
+        """Hold the lock of the workspace for one driver. The kernel releases the lock when the driver's process ends.
 
         Raises `WorkspaceError` with the process id of the holder if it is locked already.
         """
         with ExitStack() as stack:
             try:
-                self.root.stat()  # The check does not make a missing folder for its lock.
+                self.root.stat()  # A missing folder must not be created just for its lock.
                 stack.enter_context(locked(self.driver_lock, wait_s=GLANCE_S))
             except LockedError as error:
                 raise WorkspaceError(

@@ -1,5 +1,5 @@
-"""Questions to phones about the accelerators that NNAPI has there, and the operators of a model that each accepts.
-Measures nothing.
+"""Asks phones which accelerators their NNAPI has, and which operators of a model each accelerator accepts. Measures
+nothing.
 
 One NNAPI artifact of each model and precision is enough: an existing one of the workspace, otherwise a new build.
 """
@@ -33,7 +33,7 @@ _DEADLINE_S = 120.0
 
 
 def of_accelerators(spec: SweepSpec) -> SweepSpec:
-    """The sweep with nothing but its variants for accelerators: NNAPI's. Raises `SpecError` where it has none."""
+    """Return the sweep with only its variants for accelerators: those of NNAPI. Raises `SpecError` if it has none."""
     grids = []
     for grid in spec.grids:
         runtimes = tuple(
@@ -54,26 +54,27 @@ def of_accelerators(spec: SweepSpec) -> SweepSpec:
 
 
 def _with_accelerators(runtimes: Iterable[str]) -> list[str]:
-    """The backends of these runtimes that list accelerators, each once."""
+    """Return the backends of these runtimes that list accelerators, each once."""
     offered = (backend for name in runtimes for backend in catalog.runtimes()[name].backends)
     return list(dict.fromkeys(backend.name for backend in offered if backend.lists_accelerators))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """One model in one precision on one device."""
+    """One question: which accelerators of one device accept the operators of one model in one precision."""
 
     facts: DeviceFacts
     model: str
     precision: str
     job: Job | None
-    """The job with the artifact to ask with; `None` where nothing is built for this device."""
+    """The job with the artifact that is sent to the device; `None` if nothing is built for this device."""
     reason: str
-    """The reason why nothing is built; else empty."""
+    """The reason why nothing is built; empty if something is."""
 
 
 class Inquiry:
-    """The questions of one plan (of `of_accelerators`), and their answers: `build` to its end, then `answers`."""
+    """The questions of one plan (one for a sweep of `of_accelerators`), and their answers: first run `build` to its
+    end, then `answers`."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._plan = plan
@@ -83,13 +84,13 @@ class Inquiry:
         self._failures: dict[str, Failed] = {}
 
     def pending(self) -> int:
-        """Builds that are still to be made."""
+        """Return the number of builds that are still missing."""
         return len(self._missing())
 
     def build(
         self, executor: Executor, prepare: Callable[[ModelSpec], PreparedModel], stop: Callable[[], bool]
     ) -> Iterator[Preparing | Building | AttemptFailed]:
-        """Build the artifacts that are not in the workspace yet. Raises what `prepare` does."""
+        """Build the artifacts that are not in the workspace yet. Raises what `prepare` raises."""
         missing = self._missing()
         done = 0
         for model in self._plan.sweep.models:
@@ -113,7 +114,8 @@ class Inquiry:
                 yield Building(done, len(missing), ())
 
     def answers(self) -> Iterator[Answer]:
-        """One answer per device, model and precision. A device that cannot be asked says why, and the next follows."""
+        """Yield one answer per device, model and precision. If a device cannot be asked, its answers say why, and the
+        next device follows."""
         for facts in self._plan.devices:
             questions = [question for question in self._questions if question.facts == facts]
             if all(question.job is None for question in questions):
@@ -130,7 +132,7 @@ class Inquiry:
                 attached.device.release()
 
     def _missing(self) -> dict[str, Job]:
-        """The jobs whose builds are not in the workspace, by build key."""
+        """Return the jobs whose builds are not in the workspace, by build key."""
         jobs = [question.job for question in self._questions if question.job is not None]
         return {job.build_key: job for job in jobs if self._store.find(job.build_key) is None}
 
@@ -175,7 +177,8 @@ class Inquiry:
             return _answer(question, note=f"{missing}; the reference library does not answer either: {error.message}")
 
     def _on_device(self, attached: Attached, job: Job, manifest: Manifest) -> NnapiListing:
-        """The answer of the device. Raises `DeviceError`: of kind `backend_missing` where there is no NNAPI."""
+        """Return the answer of the device. Raises `DeviceError`: of the kind `backend_missing` if the device has no
+        NNAPI."""
         program = attached.programs.get((job.variant.runtime, job.variant.format))
         if program is None:
             raise RunnerError("backend_missing", f"{attached.facts.name} is this computer")
@@ -186,7 +189,7 @@ class Inquiry:
         return _listing(attached.device, program.path, path, job, manifest)
 
     def _by_reference(self, job: Job, manifest: Manifest) -> NnapiListing:
-        """The operators that the library that stands in for NNAPI accepts, on this host. Raises `BuildError`,
+        """Return the operators that the library which stands in for NNAPI accepts, on this host. Raises `BuildError`,
         `DeviceError`."""
         model = self._store.model(manifest)
         library = registry.get(job.variant.runtime).reference(job.variant.backend, model.parent)

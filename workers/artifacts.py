@@ -1,4 +1,4 @@
-"""The artifact store of one machine, and building into it."""
+"""The artifact store of one machine, and builds that write to it."""
 
 import contextlib
 import hashlib
@@ -32,19 +32,19 @@ TRANSIENT_KINDS = frozenset(
     | {"no_compiler", "not_compilable", "bad_reference", "not_loadable"}
     | {"runtime_broken"}
 )
-"""Build failures caused by the machine's state at that moment, not by the build: they are retried.
+"""The build failures that the machine's state at the time causes, and not the build: such builds are retried.
 
-The kind `crashed` is none of them: torch's native code would crash again.
+The kind `crashed` is not among them: torch's native code would crash again.
 """
 
 
 SHARED_STAGES = "stages"
-"""Folder beside the artifacts for stages that several builds of this machine share."""
+"""The folder, beside the artifacts, for stages that several builds of this machine share."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedArtifact:
-    """An artifact as bytes, to send it from one machine to another."""
+    """An artifact as bytes, which can be sent from one machine to another."""
 
     build_key: str
     files: Mapping[str, bytes]
@@ -52,13 +52,14 @@ class PackedArtifact:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactStore:
-    """A store of artifacts in folders `<root>/<build_key>/`. Each is complete or missing: it is written elsewhere, then
-    renamed."""
+    """A store of artifacts in folders `<root>/<build_key>/`. Each artifact is complete or missing: it is written to
+    another folder, which is then renamed."""
 
     root: Path
 
     def look(self, build_key: str) -> Manifest | None:
-        """The manifest of an artifact whose file has its original checksum. Changes nothing."""
+        """Return the manifest of an artifact whose files have the checksums of the manifest; `None` if there is none.
+        Changes nothing."""
         folder = self.root / build_key
         try:
             manifest = Manifest.read(folder)
@@ -72,10 +73,10 @@ class ArtifactStore:
         return None
 
     def find(self, build_key: str) -> Manifest | None:
-        """The manifest as of `look`; a damaged artifact is removed, so that it is built again. Only writers may call
-        this."""
+        """Return the manifest as `look` does; a damaged artifact is removed, so that it is built again. Only writers
+        may call this."""
         folder = self.root / build_key
-        # The folder is looked at first: an artifact that another thread or process brings meanwhile is whole.
+        # The folder is checked first: an artifact that another thread or process writes meanwhile is complete.
         was_there = folder.is_dir()
         manifest = self.look(build_key)
         if manifest is None and was_there:
@@ -92,7 +93,7 @@ class ArtifactStore:
         return PackedArtifact(manifest.build_key, {name: (folder / name).read_bytes() for name in names})
 
     def unpack(self, packed: PackedArtifact) -> Manifest:
-        """Store an artifact of another machine. Raises `StoreError` if its checksum is not the manifest's."""
+        """Store an artifact of another machine. Raises `StoreError` if its checksum differs from the manifest's."""
         if (manifest := self.find(packed.build_key)) is not None:
             return manifest
         with self._new_folder(packed.build_key) as folder:
@@ -104,9 +105,9 @@ class ArtifactStore:
         return manifest
 
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> Manifest:
-        """The artifact, which is built if it is missing. Raises `BuildError`.
+        """Return the artifact's manifest, after building the artifact if it is missing. Raises `BuildError`.
 
-        The output of the build is kept with the artifact; if the build fails, in the folder of logs.
+        The output of the build is stored with the artifact; if the build fails, in the folder of logs.
         """
         if (manifest := self.find(build_key)) is not None:
             return manifest
@@ -132,13 +133,13 @@ class ArtifactStore:
             return manifest
 
     def remove_unfinished(self, pid: int) -> None:
-        """Remove unfinished files of an ended process of this machine."""
+        """Remove the unfinished files of a process of this machine that has ended."""
         for folder in self.root.glob(f".*-{pid}-*"):
             shutil.rmtree(folder, ignore_errors=True)
 
     def remove_abandoned(self) -> None:
-        """Remove unfinished files of processes of this machine that have ended, perhaps killed with their driver. Only
-        the sole user of the folder may call this."""
+        """Remove the unfinished files of processes of this machine that have ended, perhaps killed with their driver.
+        Only the sole user of the folder may call this."""
         for folder in self.root.glob(".*-*-*"):
             pid = folder.name.split("-")[1]
             if pid.isdecimal() and not psutil.pid_exists(int(pid)):
@@ -158,7 +159,7 @@ class ArtifactStore:
 
 
 def failure_of_build(root: Path, build_key: str, variant: Variant, inputs: BuildInputs) -> Failed | None:
-    """The failure of one build on this machine into the folder `root`; `None` if the artifact is there."""
+    """Build on this machine into the folder `root`, and return the failure; `None` if the artifact exists."""
     try:
         ArtifactStore(root).build(build_key, variant, inputs)
         return None

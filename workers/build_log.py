@@ -1,4 +1,4 @@
-"""Output of a build, kept in a file: the end of it, as text."""
+"""The output of a build, stored in a file: only its end, as text."""
 
 import os
 import sys
@@ -7,14 +7,14 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from pathlib import Path
 
 LIMIT_BYTES = 65_536
-"""The number of bytes that are kept of the end."""
+"""The number of bytes of the end that are stored."""
 
 
 @contextmanager
 def recorded(log: Path) -> Iterator[None]:
-    """Record everything that this process and its children print in the block in `log`.
+    """Record in `log` everything that this process and its children print during the block.
 
-    Output of native code is included: if it crashes, the file has what was printed before. A file that cannot be
+    Output of native code is included: if that crashes, the file has what was printed before. A file that cannot be
     written stops no build.
     """
     try:

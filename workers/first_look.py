@@ -1,6 +1,7 @@
-"""A first look at a model that has no sweep file yet, in a process of its own: its input, its size, what will convert.
+"""A first look at a model that has no sweep file yet, in a separate process: its input, its size, and which conversions
+work.
 
-python -P -m workers.first_look      as `workers.forks.server` says
+    python -P -m workers.first_look      as `workers.forks.server` says
 """
 
 import ast
@@ -27,13 +28,14 @@ atexit.register(FORKS.close)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """The facts of a model. Each way to capture it has an empty text, or the reason why it is closed."""
+    """The facts of a model. Each way to capture the model has an empty text, or the reason why it does not work."""
 
     input_shape: InputShape
     other_sizes: tuple[int, ...]
-    """The heights and widths that the model takes as well: then only its author knows which it was trained with."""
+    """Further heights and widths that the model accepts: if there are any, only its author knows with which size it was
+    trained."""
     weights_text: str
-    """The conversion of the checkpoint as it was loaded, for people; empty without any."""
+    """How the checkpoint was converted as it was loaded, for people; empty if it was not converted."""
     classes: int
     parameters: int
     convolutions: int
@@ -41,11 +43,11 @@ class Model:
     script: str
     trace: str
     graph: str
-    """The graph of torch.fx, which fusing and static int8 need."""
+    """Whether torch.fx can trace the model, which fusing and static int8 need: empty, or the reason why not."""
 
 
 def look_at(model: ModelSpec, roots: Sequence[Path], shapes: Sequence[InputShape]) -> Model:
-    """Look at a model. Its input is the first of `shapes` that it takes. Raises `ModelError`."""
+    """Look at a model. Its input is the first of `shapes` that it accepts. Raises `ModelError`."""
     code = own_code(model.source, roots) if ":" in model.source else None
     if code is not None:
         check_not_hidden(model.source, code, roots)
@@ -68,9 +70,10 @@ def look_at(model: ModelSpec, roots: Sequence[Path], shapes: Sequence[InputShape
 
 
 def needed_arguments(source: str, code: OwnCode) -> tuple[str, ...]:
-    """The arguments without a default of the function or class, as its own module writes it. Runs nothing.
+    """Return the arguments without a default of the function or class, read from the source of its module. Runs
+    nothing.
 
-    None where it is not written there as such, for instance where the module imports it.
+    Empty if the module does not define it itself, for instance because the module imports it.
     """
     module, _, function = source.partition(":")
     base = module.replace(".", "/")

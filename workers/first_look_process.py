@@ -1,4 +1,4 @@
-"""The program that looks at a model, in a process of its own."""
+"""The program that looks at a model, in a separate process."""
 
 import copy
 import warnings
@@ -17,7 +17,7 @@ from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.fuse import symbolic
 
 _ENOUGH = 2
-"""The number of sizes that are looked for: only whether there is another one counts."""
+"""The number of sizes after which the search stops: it only matters whether there is a second one."""
 
 
 def look(request: Request) -> None:

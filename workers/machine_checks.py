@@ -1,4 +1,4 @@
-"""Checks of what this machine can build and measure, with the command that enables the rest."""
+"""Checks of what this machine can build and measure. Each missing part comes with the command that installs it."""
 
 import importlib.util
 import os
@@ -25,7 +25,7 @@ _NEEDED_DISK_BYTES = 2 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class MachineCheck:
-    """One thing that a machine has or lacks. The demo needs all `needed` ones; the others are optional."""
+    """One part that a machine has or lacks. The demo needs all `needed` parts; the others are optional."""
 
     name: str
     ok: bool
@@ -148,7 +148,7 @@ def _measuring_checks(workspace: Path) -> list[MachineCheck]:
 
 
 def _board_check() -> MachineCheck:
-    """The boards that are named; none is asked, since `edgesweep devices` does that."""
+    """Check the boards that are named; none is contacted, since `edgesweep devices` does that."""
     names, refused = boards.attached()
     wrong = [error.message for error in refused]
     text = ", ".join([*names, *wrong]) or "none named; phones and this computer need none"
@@ -156,7 +156,8 @@ def _board_check() -> MachineCheck:
 
 
 def _phone_checks() -> list[MachineCheck]:
-    """The means to reach phones; no adb server is started, since `edgesweep devices` does that and lists the phones."""
+    """Check the programs for reaching phones. No adb server is started, since `edgesweep devices` does that and lists
+    the phones."""
     host = AdbHost()
     lack = missing()
     return [

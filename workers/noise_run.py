@@ -1,7 +1,8 @@
-"""Measurements of the noise of a device, without a sweep file: the builds are the sentinel's, the processes fresh.
+"""Measures the noise of a device, without a sweep file: with builds of the sentinel, in fresh processes.
 
 `NoiseRun` times one build again and again: nothing differs, so all differences are noise. `BatchNoiseRun` times several
-builds in one process and each in a process of its own: do they keep their ratios? Each result is stored at once.
+builds both in one process and each in a separate process, to see whether their ratios stay the same. Each result is
+stored at once.
 """
 
 import time
@@ -63,7 +64,8 @@ _GRID = GridSpec(
 _SEVERAL = _GRID.model_copy(
     update={"precision": ("fp32", "int8"), "layout": ("nchw", "nhwc"), "fuse": (True, False), "optimize": (True, False)}
 )
-"""Builds of one runtime and format, so that they can share a process; their kernels and layouts differ."""
+"""The grid of several builds of one runtime and format, so that they can share a process; their kernels and layouts
+differ."""
 _PROTOCOL = ProtocolSpec(preset="quick", iterations=10)
 
 Noted = Waiting | AttemptFailed
@@ -71,13 +73,13 @@ Steps = Generator[Noted, None, Returned]
 
 
 class _SentinelRun:
-    """One device and the sentinel's builds for it."""
+    """A run on one device, and the sentinel's builds for that device."""
 
     def __init__(
         self, device: str, workspace: Workspace, tell: Callable[[str], object], grid: GridSpec, protocol: ProtocolSpec
     ) -> None:
-        """A run on the device that a sweep file calls `device`. Raises `DeviceError` if there is no such device, or it
-        cannot run the sentinel."""
+        """Plan a run on the device that a sweep file names `device`. Raises `DeviceError` if there is no such device,
+        or it cannot run the sentinel."""
         entry = catalog.device(device)
         if entry is None or (entry.discovery and device == f"{entry.name}:*"):
             raise DeviceError("unknown_device", f"{device!r} names no single device", "edgesweep devices lists them")
@@ -106,8 +108,8 @@ class _SentinelRun:
     def build(
         self, executor: Executor, prepare: Callable[[ModelSpec], PreparedModel], stop: Callable[[], bool]
     ) -> Iterator[Preparing | Building | AttemptFailed]:
-        """Build what is missing; builds that failed for the machine's state at that moment are tried again. Raises what
-        `prepare` raises."""
+        """Build the missing artifacts. A build that failed because of the machine's state at the time is tried again.
+        Raises what `prepare` raises."""
         missing = {job.build_key: job for job in self.plan.jobs if self.store.find(job.build_key) is None}
         if not missing or stop():
             return
@@ -133,7 +135,7 @@ class _SentinelRun:
                 return
 
     def ready(self, lane: DeviceLane, job: Job, stop: Callable[[], bool]) -> Steps[Readiness | Failed | None]:
-        """Wait for the device as the protocol says; `None` if it was stopped before."""
+        """Wait until the device is ready, as the protocol says; `None` if the run was stopped before."""
         wait = Wait(self._limits)
         while not stop():
             readiness = lane.ask(ReadyRequest(job, self.protocol.gate, wait.look_s))
@@ -146,7 +148,7 @@ class _SentinelRun:
         return None
 
     def block(self, lane: DeviceLane, job: Job, round_: int, stop: Callable[[], bool]) -> Steps[Block | Failed | None]:
-        """One block behind the gate; `None` if it was stopped before."""
+        """Time one block once the gate lets it begin; `None` if the run was stopped before."""
         ready = yield from self.ready(lane, job, stop)
         if not isinstance(ready, Readiness):
             return ready
@@ -154,24 +156,25 @@ class _SentinelRun:
 
 
 class NoiseRun(_SentinelRun):
-    """Blocks of one build, with those that were measured before."""
+    """The run that times blocks of one build, in addition to the blocks that were measured before."""
 
     def __init__(self, device: str, workspace: Workspace, tell: Callable[[str], object]) -> None:
-        """A run on a device as a sweep file names it. Raises `DeviceError`."""
+        """Plan a run on the device that a sweep file names `device`. Raises `DeviceError`."""
         super().__init__(device, workspace, tell, _GRID, _PROTOCOL)
         self._path = file_of(workspace, self.facts)
 
     def blocks(self) -> list[Block]:
-        """All blocks of this device, build and protocol so far, in the order of measuring. Raises `StoreError`."""
+        """Return all blocks of this device, build and protocol so far, in the order of measuring. Raises
+        `StoreError`."""
         (job,) = self.plan.jobs
         return [block for block in read_blocks(self._path) if block.job_key == job.key]
 
     def measure(
         self, lane: DeviceLane, seconds: float, stop: Callable[[], bool], now: Callable[[], float] = time.time
     ) -> Iterator[Block | Noted]:
-        """Blocks, each stored already, until they took `seconds` on the device's clock, with waits.
+        """Yield blocks, each stored already, until they took `seconds` on the device's clock, waiting time included.
 
-        Raises `DeviceError` when three in a row failed, or there is no build; the blocks before are stored.
+        Raises `DeviceError` if three blocks in a row failed, or if there is no build; the blocks before are stored.
         """
         (job,) = self.plan.jobs
         if self.store.find(job.build_key) is None and not stop():
@@ -194,24 +197,26 @@ class NoiseRun(_SentinelRun):
 
 
 class BatchNoiseRun(_SentinelRun):
-    """Rounds of several builds in one process and alone, with those that were measured before."""
+    """The run that times rounds of several builds, in one process and in separate ones, in addition to the rounds that
+    were measured before."""
 
     def __init__(self, device: str, workspace: Workspace, tell: Callable[[str], object]) -> None:
-        """A run on a device as a sweep file names it. Raises `DeviceError`."""
+        """Plan a run on the device that a sweep file names `device`. Raises `DeviceError`."""
         super().__init__(device, workspace, tell, _SEVERAL, BLOCKS)
         self._path = batch_file_of(workspace, self.facts)
 
     def rounds(self) -> list[PairedRound]:
-        """All rounds on this device so far. Raises `StoreError`."""
+        """Return all rounds on this device so far. Raises `StoreError`."""
         return read_rounds(self._path)
 
     def measure(
         self, lane: DeviceLane, seconds: float, stop: Callable[[], bool], now: Callable[[], float] = time.time
     ) -> Iterator[PairedRound | Noted]:
-        """Whole rounds, each stored already, until they took `seconds` on the device's clock, with waits.
+        """Yield complete rounds, each stored already, until they took `seconds` on the device's clock, waiting time
+        included.
 
-        Raises `DeviceError` when three in a row failed, when there are fewer than 8 builds, or if the device's program
-        has no batches; the rounds before are stored.
+        Raises `DeviceError` if three rounds in a row failed, if there are fewer than 8 builds, or if the device's
+        program has no batches; the rounds before are stored.
         """
         jobs = [job for job in self.plan.jobs if self.store.find(job.build_key) is not None]
         if len(jobs) < FEWEST_VARIANTS:
@@ -252,8 +257,8 @@ class BatchNoiseRun(_SentinelRun):
     def _round(
         self, lane: DeviceLane, jobs: Sequence[Job], round_: int, stop: Callable[[], bool]
     ) -> Steps[tuple[dict[str, float], dict[str, float], float] | Failed | None]:
-        """The figures (ns) in the batch and alone, by job key, and the device's seconds; `None` if the round was
-        stopped."""
+        """Return the times (ns) in the batch and in separate processes, by job key, and the device's seconds; `None` if
+        the round was stopped."""
         ready = yield from self.ready(lane, jobs[0], stop)
         if not isinstance(ready, Readiness):
             return ready

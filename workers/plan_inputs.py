@@ -1,4 +1,5 @@
-"""The inputs of a plan: facts of devices, identities of models and data, and what each runtime supports."""
+"""The inputs of a plan: facts of devices, identities of models and data, and whether a runtime supports a variant on a
+device."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ from workers.runtimes.interface import ReleaseRuntime
 from workers.toolchains import environments
 
 Select = Callable[[str], Iterable[DeviceFacts | DeviceError]]
-"""The devices that a sweep file calls by a name, as the hosts of a lab know them."""
+"""A function that returns the devices that a sweep file names by a name, as the hosts of a lab know them."""
 _PUT_THERE = "put it there (edgesweep explain runtimes), then plug the device in again"
 
 
@@ -41,14 +42,16 @@ def plan_sweep(
     *,
     only_builds: bool = False,
 ) -> Plan:
-    """The plan of a sweep for the present devices. Trains nothing and builds no model; a runner
-    that is missing is compiled, and ExecuTorch's downloads its libraries for that.
+    """Return the plan of a sweep for the present devices. Trains nothing and builds no model; a missing runner is
+    compiled, and for ExecuTorch's runner libraries are downloaded.
 
-    `folder`: for files of devices on this host. `roots`: folders to search for the user's own modules. `before`: the
-    sweep's devices in its last plan. A phone of `before` that cannot be reached now stays in the plan: its results are
-    kept, and its jobs wait. `tell` is called with a message for each such device, and for each device that `adb:*`
-    leaves out. `lab`: the devices that the hosts of a lab know by a name; then phones are the lab's, not this host's.
-    `only_builds`: nothing will be run, so what is checked as it is built needs no device that has its backend.
+    `folder`: for files of devices on this host. `roots`: the folders in which the user's own modules are searched.
+    `before`: the sweep's devices in its last plan. A phone of `before` that cannot be reached now stays in the plan:
+    its results are kept, and its jobs wait. `tell` gets a message for each such device, and for each device that
+    `adb:*` leaves out. `lab` returns the devices that the hosts of a lab know by a name; with it, phones are those of
+    the lab, not of this host. `only_builds`: nothing will be run, so a variant whose backend is checked during the
+    build needs no device with that backend.
+
     Raises `DeviceError`, `ModelError`, `DataError`, and `EdgeSweepError` if a runtime or a toolchain is not on this
     machine.
     """
@@ -108,7 +111,8 @@ def plan_sweep(
 
 
 def _check_toolchains(spec: SweepSpec, tell: Callable[[str], object]) -> None:
-    """Check that each toolchain builds or verifies here. Raises `EdgeSweepError` with the command that makes it."""
+    """Check that each toolchain can build or verify on this machine. Raises `EdgeSweepError` with the command that
+    installs it."""
     for grid in spec.grids:
         for name in grid.runtime:
             chosen = toolchains.of_runtime((*grid.toolchain, *grid.runner_toolchain), name)
@@ -127,8 +131,8 @@ def _check_toolchains(spec: SweepSpec, tell: Callable[[str], object]) -> None:
 def device_facts(
     name: str, folder: Path, references: Mapping[str, str], used: Iterable[str], tell: Callable[[str], object]
 ) -> DeviceFacts:
-    """Facts of a device. For this host and its virtual phones, with the backends that can only be checked. Raises
-    `DeviceError`."""
+    """Return the facts of a device. Those of this host and its virtual phones include the backends that can be checked
+    and not timed there. Raises `DeviceError`."""
     attached = attach(name, folder, used, tell)
     attached.device.release()
     facts = attached.facts
@@ -152,7 +156,7 @@ def _devices(
     tell: Callable[[str], object],
     lab: Select | None,
 ) -> tuple[DeviceFacts, ...]:
-    """The devices by unit, in the order of the sweep file."""
+    """Return the devices, each unit once, in the order of the sweep file."""
     units: dict[str, DeviceFacts] = {}
     causes: set[str] = set()
     for name in dict.fromkeys(names):
@@ -191,7 +195,7 @@ def _devices(
 
 
 def _of_lab(name: str, lab: Select | None) -> Iterator[DeviceFacts | DeviceError]:
-    """The devices of all hosts; if there are none, an error."""
+    """Yield the devices of all hosts of a lab; if there are none, an error."""
     if lab is None:
         yield DeviceError(
             "no_lab",
@@ -238,7 +242,7 @@ def _device_or_error(name: str, look: Callable[[str], DeviceFacts]) -> DeviceFac
 def _all(
     entry: DeviceEntry, look: Callable[[str], DeviceFacts], tell: Callable[[str], object]
 ) -> Iterator[DeviceFacts | DeviceError]:
-    """The devices of this host and one transport, as in `adb:*`; if there are none, an error."""
+    """Yield the devices of one transport on this host, as for `adb:*`; if there are none, an error."""
     transport, count = devices.discovery(entry), 0
     names, refused = transport.attached()
     for facts in (_device_or_error(name, look) for name in names):
@@ -258,10 +262,10 @@ def _all(
 
 
 def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached: bool = True) -> str | None:
-    """The reason why a device without Python cannot run this runtime, with the next step; `None` if it can.
+    """Return why a device without Python cannot run this runtime, with the next step; `None` if it can.
 
-    `attached`: whether programs were pushed to it for this plan; if not, a missing one is no reason. In a lab its host
-    brings its own, and tells which.
+    `attached`: whether programs were pushed to the device for this plan; if not, a missing program is no reason. In a
+    lab the device's host pushes its own programs, and reports which.
     """
     is_brought = runtime in built_in.ALWAYS_BROUGHT
     if _has_python(facts) or (facts.runtime_versions and is_brought) or runtime in dict(facts.runners):
@@ -281,7 +285,7 @@ def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached
 
 
 def no_program_of_release(facts: DeviceFacts, variant: Variant, *, attached: bool) -> str | None:
-    """The reason why a device cannot run the release that is to run a variant, as of `no_program`."""
+    """Return why a device cannot run the release that is to run a variant; otherwise as `no_program`."""
     host = lab_names.host_of(facts.name)
     if variant.runner_toolchain == INSTALLED or _has_python(facts) or not (attached or host):
         return None
@@ -301,5 +305,5 @@ def no_program_of_release(facts: DeviceFacts, variant: Variant, *, attached: boo
 
 
 def _has_python(facts: DeviceFacts) -> bool:
-    """Tell whether this host's Python is the device's too."""
+    """Tell whether the device runs this host's Python."""
     return catalog.is_host(facts.name) or bool(facts.runtime_versions and not facts.runners)

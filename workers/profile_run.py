@@ -25,21 +25,22 @@ from workers.toolchains.environments import command_within
 
 _DEADLINE_S = 600.0
 _CAPTURED_SECONDS, _MOST_SECONDS = 2.0, 30.0
-"""A capture takes samples, so it needs some time to have enough."""
+"""The least and the greatest time (s) of a captured block: a capture takes samples, and needs some time to have enough
+of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """The result of one profiled run of a job's build on a device."""
+    """The result of one profiled or captured run of a job's build on a device."""
 
     kept: KeptProfile
     file: Path
-    """The trace, or the recording of a capture."""
+    """The file with the trace, or with the recording of a capture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
-    """A build on a device, and the request by which the job runs it."""
+    """A build on a device, and the request with which the job runs it."""
 
     row: ResultRow
     attached: Attached
@@ -67,9 +68,9 @@ class _Ready:
 
 
 def profile(row: ResultRow, device: str, workspace: Workspace, *, iterations: int, warmup: int) -> Profiled:
-    """Profile the build of `row` on the device that a sweep file calls `device`, and keep the document and a trace.
+    """Profile the build of `row` on the device that a sweep file names `device`, and store the document and a trace.
 
-    Raises `EdgeSweepError`: the device, the runner or the store says why it cannot be.
+    Raises `EdgeSweepError`, which says why the device, the runner or the store could not do it.
     """
     runtime = registry.get(row.runtime)
     if not isinstance(runtime, ProfilingRuntime):
@@ -96,9 +97,9 @@ def captured(
     iterations: int,
     warmup: int,
 ) -> Profiled:
-    """Run one block of the build of `row` while a capture records it, and keep the recording.
+    """Run one block of the build of `row` while a capture records it, and store the recording.
 
-    `own`: the capture's program on this host, in place of the device's. Raises `EdgeSweepError`.
+    `own`: the capture's program on this host, used instead of the device's. Raises `EdgeSweepError`.
     """
     with _ready(row, device, workspace) as ready:
         attached = ready.attached
@@ -148,7 +149,7 @@ def _runner(attached: Attached, variant: Variant) -> Program | None:
 
 @contextmanager
 def _ready(row: ResultRow, device: str, workspace: Workspace) -> Iterator[_Ready]:
-    """A device that is leased, with nothing of an earlier run on it."""
+    """Yield a locked device with the build on it, after ending programs of an earlier run."""
     manifest = ArtifactStore(workspace.artifacts).find(row.build_key)
     if manifest is None:
         raise StoreError(
@@ -170,7 +171,7 @@ def _ready(row: ResultRow, device: str, workspace: Workspace) -> Iterator[_Ready
 
 
 def _profiler(runtime: ProfilingRuntime, attached: Attached, variant: Variant) -> str | None:
-    """The profiler's path on the device; `None` where this host's Python is the device's too."""
+    """Return the profiler's path on the device; `None` if the device runs this host's Python."""
     if not attached.programs:
         return None
     if variant.runner_toolchain != INSTALLED:

@@ -1,7 +1,7 @@
-"""A new measurement of a shipped winner: does it still hold what its manifest says?
+"""Measures a shipped winner again, to check whether the figures in its manifest still hold.
 
 The file beside the manifest is not trusted. Its checksum is compared with the manifest's, then only the runner opens
-it, in a separate process. In the workspace it has a key that no plan can have, so it cannot be confused with an
+it, in a separate process. In the workspace the file has a key that no plan can have, so it cannot be confused with an
 artifact that was built here.
 """
 
@@ -51,33 +51,34 @@ _EXIT_CODES: dict[Finding, int] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestCheck:
-    """The figures that the manifest expects, and the new ones."""
+    """The figures that the manifest expects, and the newly measured ones."""
 
     job: str
     device: str
     """The device of the new measurement."""
     finding: Finding
-    """The finding `holds` says that the file is shown to be slower by less than the margin, if at all. An open result
-    has not passed."""
+    """The result of the comparison. `holds`: the file is shown to be slower by less than the margin, if at all. An
+    unresolved result has not passed."""
     why: str
-    """The differences if it is not comparable, the next step if it is unresolved; otherwise empty."""
+    """The differences if the figures are not comparable, the next step if the result is unresolved; otherwise empty."""
     margin_percent: float
-    """The margin that `sweeps.ranking.latency_findings.latency_finding` was given."""
+    """The margin that was passed to `sweeps.ranking.latency_findings.latency_finding` (%)."""
     expected_p50_ms: float
     p50_ms: float
     block_medians_ms: tuple[float, ...]
-    """The medians of the blocks that count: as in a sweep, blocks with a disqualifying label do not, where there are
-    others enough."""
+    """The medians of the blocks that count: as in a sweep, blocks with a disqualifying label do not count if there are
+    enough others."""
     expected_mean_ms: float | None
-    """The geometric mean of the expected blocks, each session counting the same; `None` if there is only one."""
+    """The geometric mean of the expected blocks, in which each session has the same weight; `None` if there is only one
+    block."""
     mean_ms: float | None
     ratio: float | None
-    """New latency as a multiple of the expected one: `mean_ms` divided by `expected_mean_ms`, with its 95 % interval;
-    `None` if a side has only one block."""
+    """The new latency as a multiple of the expected one: `mean_ms` divided by `expected_mean_ms`, with its 95 %
+    interval; `None` if one of them has only one block."""
     ratio_low: float | None
     ratio_high: float | None
     session_spread_percent: float
-    """Standard deviation between sessions of the device, which the interval contains."""
+    """The standard deviation between sessions of the device (%), which the interval includes."""
     trust: tuple[str, ...]
     note: str = NOT_MEASURED
 
@@ -86,7 +87,7 @@ class ManifestCheck:
         return _EXIT_CODES[self.finding]
 
     def document(self) -> dict[str, Any]:
-        """The document of `edgesweep check --json`."""
+        """Return the document that `edgesweep check --json` prints."""
         return {**asdict(self), "exit_code": self.exit_code}
 
 
@@ -99,10 +100,10 @@ def check(
     margin_percent: float,
     tell: Callable[[Block], None],
 ) -> ManifestCheck:
-    """Measure the file that `path` (the manifest, read as `shipped`) describes on the device of that name.
+    """Measure the file that `path` (the manifest, read as `shipped`) describes, on the device with the name `device`.
 
-    `tell` is called with each block when it ends. Raises `EdgeSweepError` if the manifest lacks something, if the file
-    is not the one that it names, or if it cannot be measured.
+    `tell` gets each block when it ends. Raises `EdgeSweepError` if the manifest lacks something, if the file is not the
+    one that the manifest describes, or if it cannot be measured.
     """
     then = shipped.comparable(path)
     expected = shipped.expected
@@ -193,8 +194,8 @@ def _judged(then: Result, now: Result, margin_percent: float, spread: Spread) ->
 
 
 def _finding(then: Result, now: Result, margin_percent: float, spread: Spread) -> tuple[Finding, str]:
-    """The finding as of `edgesweep compare`, but one-sided: it does not matter how much faster the file has become. The
-    text is what the finding leaves open."""
+    """Return the finding as `edgesweep compare` does, but one-sided: it does not matter how much faster the file has
+    become. The text says what the finding leaves open."""
     judged = judge(now, then, spread, margin_percent)
     assert judged is not None
     match judged.finding:

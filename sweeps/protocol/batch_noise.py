@@ -1,7 +1,7 @@
-"""The comparison of builds in a shared process with builds in processes of their own: do their ratios stay? Pure.
+"""Whether builds that share one process have the same latency ratios as builds in separate processes. Pure.
 
 A batch times several builds in one process. Differences from process to process cancel in their ratios, but the effect
-of the builds on each other in a shared process (caches, memory, clocks) does not: that is a fact of a device.
+of the builds on each other in a shared process (caches, memory, clocks) does not: it depends on the device.
 """
 
 import math
@@ -20,48 +20,50 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DECIDE_UP_TO = 0.01
-"""Batches decide where `BatchSpread.upper` is at most this: half of the negligible difference."""
+"""Batches decide a race if `BatchSpread.upper` is at most this: half of the negligible difference."""
 
 FEWEST_VARIANTS = 8
 
 BLOCKS = ProtocolSpec(preset="quick", iterations=5, min_seconds=0.2)
-"""The protocol of the blocks in a batch and of those in processes of their own."""
+"""The protocol of the blocks in a batch and of the blocks in separate processes."""
 
 
 def batch_key() -> str:
-    """The key identifies how a block of a batch is measured now: keys of jobs do not tell how a batch warms up."""
+    """Return a hash of how a block of a batch is measured now: job keys do not include the warm-up of a batch."""
     return canonical_key(resolve(BLOCKS).in_batch().comparable())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedRound:
-    """One batch of some builds, and a process of its own for each of them."""
+    """One batch of some builds, and one separate process for each of these builds."""
 
     builds: str
     """Identifies the builds, their order in this record, and the protocol."""
     batch: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
-    """The `batch_key` when the round was measured; empty in records of earlier versions."""
+    """The `batch_key` at the time of the round; empty in records of earlier versions."""
     session: int
     round: int
     together_ns: tuple[float, ...]
-    """Figures of the blocks in the batch; one per build."""
+    """Block medians in the batch, one per build."""
     alone_ns: tuple[float, ...]
     device_seconds: float
-    """Device time of the batch and of all processes, with waits."""
+    """Device time of the batch and of all separate processes, with waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSpread:
-    """The distance (a share) between ratios of builds that share a process and those of processes of their own."""
+    """How far latency ratios between builds in one process lie from those of separate processes (a share: 0.01 is
+    1 %)."""
 
     variants: int
     rounds: int
-    """The number of rounds of the kind (batches or single processes) that has fewer."""
+    """The number of batches or of separate processes per build, whichever is smaller."""
     spread: float
     upper: float
     """Upper 90 % bound of `spread`."""
     noise: float
-    """The standard deviation of the logarithms of blocks in processes of their own, without what their round shares."""
+    """The standard deviation of the logarithms of block medians in separate processes, after the effect that all builds
+    of a round share is removed."""
 
     @property
     def decide(self) -> bool:
@@ -70,14 +72,15 @@ class BatchSpread:
 
 
 def batch_spread(batches: Sequence[Sequence[float]], solos: Sequence[Sequence[float]]) -> BatchSpread:
-    """Return how far ratios from batches lie from those of single processes. `batches` and `solos` have, per variant,
-    its block medians by round, in one unit; a row has all rounds of that kind.
+    """Return how far latency ratios from batches lie from those of separate processes. `batches` and `solos` have one
+    row per variant: its block medians by round, in one unit; all rows of one argument have equally many rounds.
 
-    The spread over variants of log(batch / solo), each beside the mean of all variants, less what the noise of the
-    rounds explains. The bound is that of a difference of variances by modified large samples, without its cross term
-    (N. Ting, R. K. Burdick, F. A. Graybill, S. Jeyaratnam, T.-F. C. Lu, Confidence intervals on linear combinations of
-    variance components that are unrestricted in sign, Journal of Statistical Computation and Simulation 35, 1990).
-    Raises `ValueError` for fewer than 8 variants, fewer than 2 rounds, or a figure that is not a positive number.
+    The spread is the standard deviation over variants of log(batch / solo), relative to the mean of all variants, less
+    what the noise of the rounds explains. The bound is that of a difference of variances by modified large samples,
+    without its cross term (N. Ting, R. K. Burdick, F. A. Graybill, S. Jeyaratnam, T.-F. C. Lu, Confidence intervals on
+    linear combinations of variance components that are unrestricted in sign, Journal of Statistical Computation and
+    Simulation 35, 1990). Raises `ValueError` for fewer than 8 variants, fewer than 2 rounds, or a figure that is not a
+    positive number.
     """
     from scipy.special import chdtri
 
@@ -105,8 +108,8 @@ def batch_spread(batches: Sequence[Sequence[float]], solos: Sequence[Sequence[fl
 
 
 def of_rounds(rounds: Sequence[PairedRound]) -> BatchSpread | None:
-    """Return the spread from the rounds with the last round's builds; `None` if they show nothing: fewer than two, or
-    all equal. Rounds whose batches were measured in another way than now do not count."""
+    """Return the spread from all rounds that have the builds of the last round; `None` if fewer than two of these
+    rounds differ. Rounds whose batches were measured in another way than now (`batch_key`) do not count."""
     current = [paired for paired in rounds if paired.batch == batch_key()]
     of_builds = [paired for paired in current if _builds(paired) == _builds(current[-1])]
     if len({(paired.together_ns, paired.alone_ns) for paired in of_builds}) < 2:
@@ -121,7 +124,7 @@ def _builds(paired: PairedRound) -> tuple[str, int]:
 
 
 def _table(rows: Sequence[Sequence[float]]) -> "NDArray[np.float64]":
-    """Return the logarithms without the part that all variants of a round share."""
+    """Return the logarithms of the medians, each minus the mean logarithm of its round."""
     import numpy as np
 
     if len(rows) < FEWEST_VARIANTS or len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
@@ -135,7 +138,7 @@ def _table(rows: Sequence[Sequence[float]]) -> "NDArray[np.float64]":
 
 
 def _residual(table: "NDArray[np.float64]") -> float:
-    """Return the variance of one block, from the rounds of each variant."""
+    """Return the variance of one log block median, from the differences between the rounds of each variant."""
     variants, rounds = table.shape
     residuals = table - table.mean(axis=1, keepdims=True)
     return float((residuals**2).sum() / ((variants - 1) * (rounds - 1)))

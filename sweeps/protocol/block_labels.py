@@ -15,25 +15,28 @@ from sweeps.stats import median, outliers
 
 BUSY_LOAD = 0.15
 """Share of all CPU time that other programs may use. An idle host shows 0.01 to 0.03. 0.15 of two cores is a third of
-one core, enough to push the runner off its core sometimes. This limit is a judgement, not measured."""
+one core, enough to push the runner off its core sometimes. The limit was chosen by judgement, not by measurement."""
 
 STEAL_SHARE = 0.05
-"""Share of the CPU time that the hypervisor gave to other machines during a block. A judgement, not measured."""
+"""Share of the CPU time that the hypervisor gave to other machines during a block. Chosen by judgement, not by
+measurement."""
 
 OUTLIER_SHARE = 0.10
-"""Spikes are normal: a block with 3 % of them has the same p50. From 10 % on, the published p90 is itself an outlier.
+"""Share of the samples that are outliers. A few spikes are normal: a block with 3 % of them has the same p50. From 10 %
+on, the published p90 is itself an outlier.
 """
 
 _OUTLIERS_FROM_SAMPLES = 20
 """In smaller blocks, two random outliers would already be 10 %; `few_samples` covers those blocks."""
 
 FILLED_SHARE = 0.01
-"""Samples fill this share of the least duration of a block, or more. Between two samples the runner fills the input,
-which takes longer than a tiny model; a smaller share is a wrong unit, or no inference. The share is a judgement, not
-measured."""
+"""The samples together last at least this share of the shortest duration of a block. Between two samples the runner
+fills the input, which takes longer than a tiny model; a smaller share means a wrong unit, or no inference. Chosen by
+judgement, not by measurement."""
 
 FASTEST_NS = 100
-"""Two readings of a clock, with a call of a runtime between them, take longer. A judgement, not measured."""
+"""A median below this is impossible: two readings of a clock with a call of a runtime between them take longer. Chosen
+by judgement, not by measurement."""
 
 
 def block_labels(
@@ -45,7 +48,7 @@ def block_labels(
     threads_known: bool = True,
     mean_only: bool = False,
 ) -> tuple[str, ...]:
-    """The trust labels of one block or item of a batch, in the order of `TRUST`. `protocol`: that of its process.
+    """Return the trust labels of one block or one batch item, in the order of `TRUST`. `protocol`: that of its process.
 
     `requested_engine` is `none` if nothing is quantized: then any engine is accepted. `threads_known`: whether the
     runner reports the number of its threads; `mean_only`: whether its one sample is the mean of all its iterations.
@@ -63,7 +66,7 @@ def block_labels(
     conditions = block.conditions
     load = conditions.load_start
     coarse = is_coarse(samples)
-    # Multiples of a tick that is printed with rounding deviate by next to nothing, or by a tick.
+    # Multiples of a tick that are printed with rounding deviate by almost nothing, or by a whole tick.
     outlying = spike_share(samples) if coarse else float(outliers(samples).mean())
     labels = {
         "throttled": conditions.throttled is True,
@@ -77,7 +80,7 @@ def block_labels(
         "hot_start": conditions.started_hot,
         "few_samples": not mean_only and len(samples) < protocol.iterations,
         "coarse_clock": coarse,
-        # Ticks that alternate with the clock's phase do not depend on load.
+        # Samples that alternate between two ticks with the clock's phase do not depend on load.
         "bursts": not coarse and burst_share(samples) >= BURST_SHARE,
         "outliers": len(samples) >= _OUTLIERS_FROM_SAMPLES and outlying > OUTLIER_SHARE,
         "threads_unknown": not threads_known,
@@ -90,7 +93,7 @@ def block_labels(
 
 
 def _do_not_fit(samples_ns: Sequence[int], protocol: Protocol, *, mean_only: bool) -> bool:
-    """Tell whether no inference can have taken these times. A sample that exceeds the time of its process ends the
-    attempt as a failure (`workers.measure.timed_block.check_clocks`)."""
+    """Tell whether these times are too short for real inferences. A sample that exceeds the time of its process ends
+    the attempt as a failure (`workers.measure.timed_block.check_clocks`)."""
     filled_s = sum(samples_ns) / 1e9
     return median(samples_ns) < FASTEST_NS or (not mean_only and filled_s < FILLED_SHARE * protocol.min_seconds)

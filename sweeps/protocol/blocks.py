@@ -18,10 +18,10 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
 
     p90 and p99 are over the pooled samples of all blocks (with linear interpolation), if there are enough samples. All
     other figures are medians over the blocks, so that one unusual process does not change them. The p50 of a race's
-    winner is that of its confirming blocks, and of those that were added later: the others made it win, which is partly
-    luck. Blocks with a disqualifying label are left out if enough rounds remain. In a race a shift of the device is
-    only a warning, about the blocks that make the p50.
-    Raises `ValueError` for no blocks, a block of another job, one that only checks batches, or two blocks of one round.
+    winner comes only from its confirming blocks, and from blocks that were added later: the earlier blocks selected it,
+    which is partly luck. Blocks with a disqualifying label are left out if enough rounds remain. In a race a shift of
+    the device is only a warning, and only for the blocks that enter the p50. Raises `ValueError` for no blocks, a block
+    of another job, one that only checks batches, or two blocks of one round.
     """
     import numpy as np  # numpy is imported inside functions, as in sweeps.stats.
 
@@ -48,7 +48,7 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     confirming = [block for block in blocks if block.confirms or (won and block.added)]
     known = [block for block in confirming if "device_moved" not in block.labels]
     if len(known) >= protocol.confirmations:
-        confirming = known  # The blocks were measured again: it was open which speed the others have.
+        confirming = known  # The blocks were measured again: the speed during the others is in doubt.
     if len(confirming) < 2 and selecting:
         confirming = []  # A single block has no interval.
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
@@ -57,10 +57,10 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     p50 = with_resolution(p50_estimate(medians_ms), readings)
     last = medians_ms[-3:]
     labels = {label for block in blocks for label in block.labels}
-    # A block of few samples does not show its clock's tick, and early versions did not see every tick.
+    # A block of few samples does not show its clock's tick, and early versions did not detect every tick.
     if shows_ticks(readings):
         labels.add("coarse_clock")
-    # The label concerns the blocks that make the time. Where some blocks were left out, the others are from before and
+    # The label concerns only the blocks that enter the p50. If some blocks were left out, the rest are from before and
     # after a shift.
     labels.discard("device_moved")
     doubtful = any("device_moved" in block.labels for block in confirming or blocks)

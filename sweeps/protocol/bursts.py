@@ -12,15 +12,18 @@ from sweeps.stats import MAD_PER_SIGMA, mad, median
 SLOW = 1.15
 """A slow sample takes longer than this many medians of its block ..."""
 _DEVIATIONS = 5.0
-"""... and lies further above it than so many standard deviations, estimated from the median absolute deviation."""
+"""... and lies above the median by more than this many standard deviations, estimated from the median absolute
+deviation."""
 BURST_SHARE = 0.05
-"""Share of a block's time, in bursts."""
+"""A block gets the label `bursts` if this share of its time, or more, lies in bursts."""
 _BY_CHANCE = 1e-5
-"""In a sweep of 240 blocks, a run this unlikely is seen in 1 of 400 sweeps."""
+"""A run of slow samples is a burst if its probability by chance is below this. In a sweep of 240 blocks, a run this
+unlikely is seen in 1 of 400 sweeps."""
 
 
 def burst_share(samples_ns: Sequence[float]) -> float:
-    """Share of the block's time (0 to 1) in bursts. `samples_ns`: positive, in the order of measuring."""
+    """Return the share of the block's time (0 to 1) that lies in bursts. `samples_ns`: positive, in the order of
+    measuring."""
     middle = median(samples_ns)
     limit = max(SLOW * middle, middle + _DEVIATIONS * mad(samples_ns) / MAD_PER_SIGMA)
     count, slow = len(samples_ns), sum(sample > limit for sample in samples_ns)

@@ -1,14 +1,16 @@
-"""The figure of a block, and its worth where the device's clock is coarse. Pure.
+"""The latency of one block from its samples, and the error of that latency if the device's clock is coarse. Pure.
 
-Some clocks tick every millisecond, every 1/300 s, or 32,768 times a second. Then all samples are multiples of one tick,
-but for what readings are rounded to when they are printed: a tick need be no whole number of nanoseconds. Their median
-is a multiple, too, in every process alike: it is wrong by up to a tick, and an interval of equal medians has no width.
+Some clocks tick every millisecond, every 1/300 s, or 32,768 times a second. All samples are then multiples of one tick,
+except for the rounding with which readings are printed: a tick need not be a whole number of nanoseconds. The median of
+the samples is a multiple, too, and the same in every process: it is wrong by up to a tick, and an interval of equal
+medians has no width.
 
-The worth of their mean depends on how the samples were made. Where each begins at the reading at which the last one
-ended, the errors cancel but for the first and the last: the mean is right to a tick divided by the number of samples.
-Where a tool rounds each sample by itself, nothing cancels. It may round up, down or to the nearest tick, and a program
-whose iterations hardly differ is rounded alike in all processes: the mean is right to a tick, however many samples
-there are. The samples show which it is: sums of samples that share their readings stay near a line, others wander.
+How exact the mean of the samples is depends on how they were taken. If each sample begins at the reading at which the
+last one ended, all errors but the first and the last cancel: the mean is exact to a tick divided by the number of
+samples. If a tool rounds each sample separately, nothing cancels. It may round up, down or to the nearest tick, and the
+samples of a program whose iterations hardly differ are rounded alike in all processes: the mean is exact to a tick,
+however many samples there are. The samples show which case it is: cumulative sums of samples that share their readings
+stay near a line, other sums wander.
 """
 
 import math
@@ -20,34 +22,35 @@ from itertools import accumulate, compress, pairwise
 from sweeps.stats import MAD_PER_SIGMA, OUTLIER_SCORE, Estimate, mad, median
 
 COARSE = 0.01
-"""A clock is coarse where its tick is more than this share of a sample."""
+"""A clock is coarse if its tick is more than this share of a sample."""
 
 _SAMPLES = 5
-"""Fewer samples may be multiples of a large number by chance, or because there is only one."""
+"""Fewer samples may be multiples of a large number by chance, or because there is only one sample."""
 _SLEWED = 1e-5
-"""A clock that is being set right changes its speed within a block by less than this share, and no program repeats
+"""A clock that is being adjusted changes its speed within a block by less than this share, and no program repeats
 itself as closely as this."""
 _ROUNDED_NS = 2
-"""Differences of readings in whole nanoseconds are wrong by less than this."""
+"""Differences of readings in whole nanoseconds have an error of less than this."""
 _PRINTED = 1.25
-"""Multiples of a tick that are printed in a coarser unit differ by up to one unit: slightly more than that."""
+"""Multiples of a tick that are printed in a coarser unit differ by up to one such unit; the limit is slightly
+higher."""
 _APART = 10.0
-"""A tick is at least so many times as long as the difference that its multiples may have."""
+"""A tick is at least this many times as long as the largest difference between samples of the same multiple."""
 _EVIDENCE = 12.0
-"""Samples lie on a grid by chance in fewer than one of exp(12) blocks."""
+"""Samples count as lying on a grid of ticks only if chance puts them there in fewer than one of exp(12) blocks."""
 _SURE = 0.25
-"""A multiple is known to this share of a tick, or it says nothing."""
+"""A gap shows a tick only if its multiple of ticks is known to within this share of a tick."""
 
 _NEAR_TICKS = 2.5
-"""Samples of a program that hardly varies lie within so many ticks of their median."""
+"""Samples of a program that hardly varies lie within this many ticks of their median."""
 
 _SUMMED = 8
-"""Sums of fewer samples do not show whether these share their readings."""
+"""Sums of fewer samples do not show whether the samples share their readings."""
 _WANDERS, _SURELY = 0.95, 0.4
 """Sums of n independent samples range over 0.95 to 1.25 standard deviations times the root of n (Feller, Annals of
-Mathematical Statistics 22, 1951). Samples share their readings where the mean range of k blocks is less than 0.95 by
-0.4 / root of k. By chance it is in up to 1.3 % of single blocks, and 2.4 % of jobs with three (simulated: blocks of 8
-to 15 samples of two values; with 30 samples 0.6 and 0.2 %)."""
+Mathematical Statistics 22, 1951). Samples share their readings if the mean range of k blocks is less than
+0.95 - 0.4 / root of k. By chance the mean range is that small in up to 1.3 % of single blocks, and in 2.4 % of jobs
+with three blocks (simulated: blocks of 8 to 15 samples of two values; with 30 samples 0.6 and 0.2 %)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +59,15 @@ class Readings:
 
     samples: Sequence[int]
     other_times: Sequence[int] = ()
-    """Warm-up, first inference and loading vary more than samples, and so show a tick where samples are equal."""
+    """Times of warm-up, first inference and loading: they vary more than samples, and so show a tick even if all
+    samples are equal."""
 
 
 def tick_ns(samples_ns: Sequence[int]) -> float:
-    """The longest time of which all samples are multiples, as far as they are rounded; 0 for fewer than five samples.
+    """Return the longest time (ns) of which all samples are multiples, except for rounding; 0 for fewer than five
+    samples.
 
-    Where all samples are equal, it is the sample itself: the clock may tick more often, which these samples cannot
+    If all samples are equal, the tick is the sample itself: the clock may tick more often, which these samples cannot
     show.
     """
     if len(samples_ns) < _SAMPLES:
@@ -77,7 +82,7 @@ def is_coarse(samples_ns: Sequence[int]) -> bool:
 
 
 def figure_ns(samples_ns: Sequence[int]) -> float:
-    """The latency of one block: the median of its samples, or with a coarse clock the mean of those without spikes.
+    """Return the latency (ns) of one block: the median of its samples, or with a coarse clock the mean without spikes.
 
     Raises `ValueError` for no samples.
     """
@@ -86,32 +91,32 @@ def figure_ns(samples_ns: Sequence[int]) -> float:
 
 
 def spike_share(samples_ns: Sequence[int]) -> float:
-    """The share of the samples that are spikes, for a coarse clock: `figure_ns` leaves them out."""
+    """Return the share of the samples that are spikes (0 to 1), for a coarse clock: `figure_ns` leaves spikes out."""
     return 1 - statistics.fmean(_ordinary(samples_ns, tick_ns(samples_ns)))
 
 
 def shows_ticks(processes: Sequence[Readings]) -> bool:
-    """Tell whether the clock of these processes is coarse: one process shows it, or all with too few samples show it
-    together."""
+    """Tell whether the clock of these processes is coarse: either one process shows it alone, or all processes with too
+    few samples show it together."""
     return any(is_coarse(process.samples) for process in processes) or is_coarse(_few_together(processes).samples)
 
 
 def with_resolution(p50_ms: Estimate, processes: Sequence[Readings]) -> Estimate:
-    """The p50 (ms) comes from the figures of these processes; its interval, if it has one, allows for their clock."""
+    """Return the p50 (ms) of these processes with its interval, if it has one, widened by the error of their clock."""
     if p50_ms.low is None or p50_ms.high is None:
         return p50_ms
     resolution_ms = _resolution_ns(processes) / 1e6
-    # A sample that is shown as one tick took half a tick at least, unless the clock rounds up: no sample is shown as 0
-    # ticks.
+    # A sample that is shown as one tick took half a tick at least. Only a clock that rounds up could show less time as
+    # one tick, but then no sample is shown as 0 ticks.
     low = max(p50_ms.low - resolution_ms, min(p50_ms.low, p50_ms.value / 2))
     return Estimate(p50_ms.value, low, p50_ms.high + resolution_ms)
 
 
 def _resolution_ns(processes: Sequence[Readings]) -> float:
-    """The clock alone may falsify the median of the processes' figures (`figure_ns`) by this time (ns); 0 for a fine
-    clock.
+    """Return by how much (ns) the clock alone may falsify the median of the processes' latencies (`figure_ns`); 0 for a
+    fine clock.
 
-    With a coarse clock it is a tick, up or down, unless the samples show that they share their readings.
+    With a coarse clock the error is a tick, up or down, unless the samples show that they share their readings.
     """
     coarse = [process for process in processes if is_coarse(process.samples)]
     if not coarse or 2 * len(coarse) < len(processes):
@@ -133,7 +138,7 @@ def _resolution_ns(processes: Sequence[Readings]) -> float:
 
 
 def _few_together(processes: Sequence[Readings]) -> Readings:
-    """All processes with too few samples to show a tick are taken as one process."""
+    """Return all processes with too few samples to show a tick, joined into one."""
     few = [process for process in processes if len(process.samples) < _SAMPLES]
     return Readings(
         [sample for process in few for sample in process.samples],
@@ -148,16 +153,17 @@ def _finest_ns(process: Readings) -> float:
 
 
 def _ordinary(samples_ns: Sequence[int], tick: float) -> list[bool]:
-    """Tell for each sample whether it is no spike."""
+    """Return for each sample whether it is ordinary, i.e. not a spike."""
     middle, deviation = median(samples_ns), mad(samples_ns)
-    # A deviation of one tick or less says nothing but that there are ticks.
+    # A deviation of one tick or less shows only that there are ticks.
     noise = OUTLIER_SCORE * deviation / MAD_PER_SIGMA if deviation > _PRINTED * tick else 0.0
     limit = max(_NEAR_TICKS * tick, noise)
     return [abs(sample - middle) <= limit for sample in samples_ns]
 
 
 def _range(deviations: Sequence[float]) -> float | None:
-    """The range of the sums of deviations (rescaled, by Hurst); `None` where the range says nothing."""
+    """Return the rescaled range (Hurst) of the cumulative sums of deviations; `None` for too few or only zero
+    deviations."""
     squares = math.fsum(by * by for by in deviations)
     if len(deviations) < _SUMMED or not squares:
         return None
@@ -166,10 +172,12 @@ def _range(deviations: Sequence[float]) -> float | None:
 
 
 def _longer_tick_ns(ordered: Sequence[int], unit: int) -> float | None:
-    """The tick of which the samples, in ascending order, are multiples but for rounding; `None` if there is none.
+    """Return the tick (ns) of which the samples, in ascending order, are multiples except for rounding; `None` if there
+    is none.
 
-    Samples of one multiple lie close together, and apart from those of others; distances are multiples, as well as the
-    shortest sample. `unit`: all samples are multiples of it, e.g. of the microsecond in which a tool prints them.
+    Samples of one multiple lie close together, and apart from those of other multiples; the distances between multiples
+    are multiples of the tick, and so is the shortest sample. `unit`: all samples are multiples of it, e.g. of the
+    microsecond in which a tool prints them.
     """
     middle = ordered[len(ordered) // 2]
     close = max(_ROUNDED_NS, _SLEWED * middle)
@@ -188,17 +196,19 @@ def _longer_tick_ns(ordered: Sequence[int], unit: int) -> float | None:
     for ticks in range(1, most + 1):
         tick = _common_ns(gaps, ticks, close)
         if tick is not None:
-            # A gap of several ticks has been tried more often, and so fits by chance more often.
+            # A gap was tested against each number of ticks up to this one, so a larger number fits by chance more
+            # often.
             certain = (ties + len(gaps) - 1) * math.log(tick / ticks / (4 * close)) >= _EVIDENCE
             return tick if tick >= least and certain else None
-    # The samples lie on few values, at distances that have nothing in common: more was rounded than is understood.
+    # The samples lie on few values, but no tick divides their distances: the clock rounds in a way that is not
+    # understood.
     certain = most > 1 and 2 * ties >= len(ordered) and ties * math.log(gaps[0] / (4 * close)) >= _EVIDENCE
     return gaps[0] if certain else None
 
 
 def _groups(ordered: Sequence[int], close: float, widest: float) -> list[list[int]]:
-    """Groups hold neighbours that are `close`. There is no group at all, and the search ends early, if one group is
-    wider than `widest` times `close`, or two groups are too near for two ticks."""
+    """Return the samples in groups of neighbours that are `close` to each other. Return no group at all if one group is
+    wider than `widest` times `close`, or if two groups are too near each other to be two ticks."""
     groups = [[ordered[0]]]
     least_gap = (_APART - 2 * widest) * close
     for before, sample in pairwise(ordered):
@@ -213,8 +223,8 @@ def _groups(ordered: Sequence[int], close: float, widest: float) -> list[list[in
 
 
 def _common_ns(gaps: Sequence[float], ticks: int, close: float) -> float | None:
-    """The tick of which all gaps are multiples, in ascending order and the first of them so many; `None` if they are
-    none."""
+    """Return the tick of which all gaps are multiples; `None` if there is none. `gaps` is ascending, and the first gap
+    has `ticks` ticks."""
     length, count = gaps[0], ticks
     for gap in gaps[1:]:
         tick, error = length / count, 2 * close / count

@@ -1,4 +1,4 @@
-"""The use of a device's time: only a part of it is spent in timed iterations. Pure."""
+"""The parts of a device's time: only one of them is timed iterations. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ class Spent:
     pushing_s: float = 0.0
     """The time of sending artifacts and evaluation images; not recorded by early versions."""
     starting_s: float = 0.0
-    """The time of the command, the process, its imports, and its end: the rest of a block beside its other parts."""
+    """The time of the command, the process, its imports, and its end: a block's time without its other parts."""
     loading_s: float = 0.0
     warming_up_s: float = 0.0
     """The time of warm-up with the first inference."""
@@ -29,14 +29,14 @@ class Spent:
 
     @property
     def measuring_s(self) -> float:
-        """The sum of all parts but the waiting."""
+        """The sum of all parts except waiting."""
         blocks_s = self.starting_s + self.loading_s + self.warming_up_s + self.timed_s
         return self.pushing_s + blocks_s + self.evaluating_s
 
     @property
     def text(self) -> str:
-        """The shares of the device's time, for people; empty without any time. Pushes and accuracy are left out where
-        none was recorded."""
+        """The shares of the device's time, for people; empty if no time was recorded. Pushes and accuracy passes are
+        left out if none was recorded."""
         if self.measuring_s <= 0.0:
             return ""
         parts = {
@@ -65,8 +65,9 @@ def _parts(timed: Block | BatchItem) -> tuple[float, float, float]:
 
 
 def spent(blocks: Iterable[Block], accuracies: Iterable[Accuracy] = (), batches: Iterable[StoredBatch] = ()) -> Spent:
-    """Sum up where the time of these blocks, accuracy passes and batches went. Passes by a reference implementation ran
-    on the host, and are left out. A runner that does not report its load time has it in `starting_s`."""
+    """Return the sums of the parts of the time of these blocks, accuracy passes and batches. Accuracy passes by a
+    reference implementation ran on the host, and are left out. The load time of a runner that does not report it is in
+    `starting_s`."""
     waiting = pushing = starting = loading = warming_up = timed = evaluating = 0.0
     for block in blocks:
         parts = _parts(block)

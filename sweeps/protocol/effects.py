@@ -16,10 +16,10 @@ _HUBER_STEPS = 10
 def additive(
     logs: NDArray[np.float64], weights: NDArray[np.float64] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The effects come from weighted least squares; `weights` (rounds, variants) are those of the measured values, by
-    default 1.
+    """Return the variants' effects, up to a constant (NaN without any round), and the residuals.
 
-    Returns the variants' effects, up to a constant (NaN without any round), and the residuals.
+    The effects come from weighted least squares; `weights` (rounds, variants) are those of the measured values, by
+    default 1.
     """
     measured = np.isfinite(logs)
     if weights is None and measured.all():
@@ -39,10 +39,11 @@ def additive(
 
 
 def robust_effects(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The variants' effects by Huber's M-estimate (Annals of Mathematical Statistics 35, 1964), by pseudo-values.
+    """Return the variants' effects by Huber's M-estimate (Annals of Mathematical Statistics 35, 1964), by
+    pseudo-values.
 
-    Repeats least squares, each time with the residuals clipped at 2 robust standard deviations. With two rounds this
-    is plain least squares: of two blocks, it is unknown which one is the outlier.
+    Repeats least squares, each time with the residuals clipped at 2 robust standard deviations. With two rounds this is
+    plain least squares: of two blocks, it is unknown which one is the outlier.
     """
     effects, residuals = additive(logs)
     for _ in range(_HUBER_STEPS):

@@ -1,4 +1,4 @@
-"""The ends of jobs in a race, with the evidence for people. Pure."""
+"""The records of how jobs ended in a race, with the evidence as messages for people. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from sweeps.protocol.screened_race import ScreenedRace
 
 CHECKS = 1
-"""The nearest rival gets this many blocks in a process of its own."""
+"""The nearest rival gets this many blocks in a separate process."""
 
 
 def eliminated(elimination: "Elimination", names: Mapping[str, str], blocks: int, question: str) -> Settled:
-    """Return the end of an eliminated job. `names`: for people, by job key. `blocks`: the number of blocks that the job
-    had."""
+    """Return the end of an eliminated job. `names`: names for people, by job key. `blocks`: the number of the job's
+    blocks."""
     by = names[elimination.by]
     unit, plural = ("batch", "es") if elimination.in_batches else ("round", "s")
     rounds = f"{elimination.rounds} {unit}{plural * (elimination.rounds > 1)}"
@@ -52,10 +52,11 @@ def ended_in_batches(
     noise: float | None,
     out_of_time: str = "",
 ) -> list[Settled]:
-    """The ends of all of `keys` that are left in a race that batches decided, or in which the device's time ran out
-    (`out_of_time` says so). `end` makes one of them, without its ratio to the leader. `noise`: as of a `Settled`.
+    """Return the ends of all jobs of `keys` that are left in a race that batches decided, or in which the device's time
+    ran out (`out_of_time` is the text about it). `end` builds one end, without its ratio to the leader. `noise`: as
+    `Settled.noise`.
 
-    The leader's nearest rival gets a block of its own, which the batches can be held against.
+    The leader's nearest rival also gets a block in a separate process, with which the batches can be compared.
     """
     reason: SettledReason = "best" if race.decided else "undecided"
     why = (

@@ -43,17 +43,18 @@ from sweeps.protocol.racing import ERROR, Elimination
 from sweeps.stats import NEGLIGIBLE
 
 _OWN_SPREAD_FROM = 6
-"""The standard deviation of fewer differences is too uncertain by itself."""
+"""From this many differences on, a pair's own standard deviation is used: with fewer, it is too uncertain."""
 
 
 class FrontRace:
-    """The state of one race. It depends only on its arguments and the rounds given to `add_round`, in their order.
+    """The state of one race. The state depends only on the arguments and on the order of the rounds given to
+    `add_round`.
 
     After an interruption, the recorded rounds restore the state.
     """
 
     def __init__(self, precedence: Mapping[str, float], error: float = ERROR) -> None:
-        """`precedence` has a number for each candidate, by its key.
+        """Begin a race. `precedence` has a number for each candidate, by its key.
 
         Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
         """
@@ -106,7 +107,7 @@ class FrontRace:
 
     @property
     def leader(self) -> str | None:
-        """The fastest of the candidates of the highest precedence; `None` before the first round."""
+        """The fastest of the candidates with the highest precedence; `None` before the first round."""
         places = np.flatnonzero(self._in & self._evidence.measured())
         if not places.size:
             return None
@@ -137,13 +138,13 @@ class FrontRace:
         return f"every variant left is on the front, within 2 % with {confidence}"
 
     def _fastest(self, places: NDArray[np.intp]) -> int:
-        """The fastest candidate follows from the additive model variant + round: a missed round is no advantage, single
-        slow blocks matter little."""
+        """Return the fastest candidate by the additive model variant + round: a missed round is no advantage, and
+        single slow blocks have little effect."""
         return int(places[np.argmin(robust_effects(self._evidence.logs)[places])])
 
     def _lower_bounds(self) -> NDArray[np.float64]:
-        """The array (variants, variants) has the lower bound of log(row / column); -infinity for pairs with too little
-        data."""
+        """Return an array (variants, variants) of lower bounds of log(row / column); -infinity for pairs with too
+        little data."""
         bounds = np.full((len(self._keys), len(self._keys)), -math.inf)
         _, residuals = additive(self._evidence.logs)
         measured = np.isfinite(self._evidence.logs)
@@ -175,7 +176,7 @@ class FrontRace:
         may_beat = self._precedence[None, :] >= self._precedence[:, None]
         beaten: NDArray[np.bool_] = (bounds > 0) & may_beat & self._in[:, None] & self._in[None, :]
         losing: NDArray[np.bool_] = np.any(beaten, axis=1)
-        # Only a candidate that stays may eliminate others. So one candidate is always left, also with missing rounds.
+        # Only a candidate that stays may eliminate others. So one candidate is always left, even if rounds are missing.
         by = np.where(beaten & ~losing[None, :], bounds, -math.inf)
         leaving = [place for place in np.argsort(-by.max(axis=1), kind="stable") if by[place].max() > 0]
         return [self._leaves(int(place), int(by[place].argmax())) for place in leaving]

@@ -1,7 +1,8 @@
-"""Blocks that are lost where a device changed its speed for good, and how many are measured in their place. Pure.
+"""Blocks that are lost because the device changed its speed for good, and how many replace them. Pure.
 
-A lost block is no round: the job gets another one, also after its last round. A device that goes on to shift cannot
-hold a job for ever: nothing has more than twice the blocks that it needs, or than its last round.
+A lost block does not count as a round: the job gets another one, even after its last round. A device that keeps
+shifting cannot hold a job for ever: no job gets more blocks than twice the rounds that it needs, or than its last round
+if that is more.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from sweeps.records import Block
 
 
 def is_lost(block: Block) -> bool:
-    """Tell whether the device shifted around the block, by the labels with which a journal reads it."""
+    """Tell whether the device's speed shifted around the block, by the block's labels as the journal returns them."""
     return "device_changed" in block.labels
 
 
@@ -20,12 +21,12 @@ def lost_count(blocks: Iterable[Block]) -> int:
 
 
 def missing_rounds(protocol: Protocol, blocks: int, lost: int) -> int:
-    """A job of `budget: full` gets this many more rounds because `lost` of its `blocks` are lost."""
+    """Return how many more rounds a job of `budget: full` gets, because `lost` of its `blocks` are lost."""
     return min(lost, _missing(protocol.rounds, blocks, lost, max(protocol.last_round, 2 * protocol.rounds)))
 
 
 def missing_confirmations(needed: int, blocks: int, lost: int) -> int:
-    """The winner of a race needs this many more confirming blocks: it has `blocks`, of which `lost` are lost."""
+    """Return how many more confirming blocks the winner of a race needs: it has `blocks`, of which `lost` are lost."""
     return _missing(needed, blocks, lost, 2 * needed)
 
 

@@ -1,14 +1,15 @@
-"""The estimate of each variant's latency from its blocks, when a few of all blocks met something else. Pure.
+"""The estimate of each variant's latency from its blocks, if a few of all blocks were disturbed. Pure.
 
-The model is log latency = variant + round + noise (`sweeps.protocol.effects`). The noise of most blocks is normal. Its
-variance is the variant's own, drawn from the scaled inverse chi-square distribution of all: with two rounds a variant's
-own spread says little (limma: Smyth 2004). The other blocks met a burst of other work, or another state of the clocks:
-they are slower, seldom faster, by anything up to 3 times, and say nothing of their variant. Their number is estimated,
-too. Two blocks that contradict each other leave it open which one is right: a likelihood with two peaks, of which the
-faster one is higher. This is the mixture of Box and Tiao (Biometrika 55, 1968) with shifts in place of larger
-variances. An M-estimate (Huber's) cannot tell which of two blocks is the outlier, and every outlier pulls it.
+The model is log latency = variant + round + noise (`sweeps.protocol.effects`). The noise of most blocks is normal. Each
+variant has its own variance, drawn from one scaled inverse chi-square distribution for all variants: with two rounds, a
+variant's own spread says little (limma: Smyth 2004). The other blocks met a burst of other work, or another state of
+the clocks: they are slower, seldom faster, by any factor up to 3, and give no information about their variant. Their
+share is estimated, too. If two blocks of a variant contradict each other, it stays open which one is right: the
+likelihood has two peaks, of which the faster one is higher. This is the mixture of Box and Tiao (Biometrika 55, 1968)
+with shifts in place of larger variances. An M-estimate (Huber's) cannot tell which of two blocks is the outlier, and
+every outlier biases it.
 
-Arrays are (rounds, variants) unless they say otherwise.
+Arrays are (rounds, variants) unless stated otherwise.
 """
 
 import math
@@ -26,54 +27,56 @@ SPREAD = 0.025
 _SPREAD_DEGREES = 3.0
 """... and its degrees of freedom."""
 _OWN_DEGREES = 6.0
-"""A variant's variance over that of all is a scaled inverse chi-square variable with so many degrees of freedom."""
+"""The ratio of a variant's variance to the common variance is a scaled inverse chi-square variable with this many
+degrees of freedom."""
 _LARGEST_SHIFT = math.log(3.0)
 _SLOWED = 0.05
-"""The prior share of blocks that met something that slows them ..."""
+"""The prior share of blocks that were slowed by a disturbance ..."""
 _HASTENED = 0.01
-"""... or that makes them faster."""
+"""... or made faster by one."""
 _SHARE_DEGREES = 20.0
-"""Both priors count like so many degrees of freedom."""
+"""Both priors count like this many degrees of freedom."""
 _MOST = 0.4
-"""No more blocks than this share are slowed, or hastened."""
+"""The largest share of blocks that are slowed; the same limit holds for blocks made faster."""
 
 _STEPS = 4
 _SIZES = np.exp(np.linspace(math.log(0.4), math.log(12.0), 12))
-"""A variant's standard deviation over that of all: the values over which its likelihood is summed."""
+"""The ratios of a variant's standard deviation to the common one over which its likelihood is summed."""
 _FINE, _COARSE = 121, 120
 _FINE_SIGMAS = 12.0
 _MARGIN_SIGMAS = 6.0
 _BEYOND_SLOWEST = math.log(1.35)
-"""The likelihood is computed so far beyond the slowest block of a variant; beyond the fastest, `_LARGEST_SHIFT`."""
+"""The likelihood is computed up to this log distance beyond a variant's slowest block, and up to `_LARGEST_SHIFT`
+beyond its fastest block."""
 _FLOOR = 1e-9
-"""The density of a block that nothing explains."""
+"""The density of a block that no part of the model explains."""
 _LEAST_WEIGHT = 1e-6
-"""The weight of a block that met something else is not 0, or a variant could have no estimate at all."""
+"""The smallest weight of a disturbed block: with a weight of 0, a variant could have no estimate at all."""
 _CLEAR = 7.0
-"""The fit with shifted blocks is taken where it makes all blocks more likely by this, in logarithms. With few blocks
-some lie close together by chance."""
+"""The fit with disturbed blocks is used if it raises the log likelihood of all blocks by more than this. With few
+blocks, some lie close together by chance."""
 _ROOT = math.sqrt(2.0 * math.pi)
 
 
 def _log_prior(size: float, residual_degrees: float) -> float:
-    """The prior is known up to a constant; the sizes lie evenly in their logarithms. The variance of all is not known
-    exactly, either."""
+    """Return the log prior of a relative standard deviation, up to a constant; the sizes are evenly spaced in their
+    logarithms. The prior allows for the uncertainty of the common variance, too."""
     degrees = 1.0 / (1.0 / _OWN_DEGREES + 1.0 / (_SPREAD_DEGREES + residual_degrees))
     return -degrees * (math.log(size) + 1.0 / (2.0 * size * size))
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The blocks that say something of a variant. A block that is alone in its round says nothing."""
+    """The blocks that inform about a variant. A block that is alone in its round gives no information."""
 
     logs: NDArray[np.float64]
-    """The value is NaN where there is no block."""
+    """Log block medians; NaN if there is no block."""
     weights: NDArray[np.float64]
-    """The weight is one over the variance, in units of a block's variance; 0 where there is no block."""
+    """One over the variance, in units of a block's variance; 0 if there is no block."""
 
     @classmethod
     def of(cls, logs: NDArray[np.float64], weights: NDArray[np.float64]) -> "Blocks":
-        """Keep the blocks that share their round with another block. `weights`: one per round."""
+        """Return the blocks that share their round with another block. `weights`: one per round."""
         present = np.isfinite(logs)
         beside = present & (present.sum(axis=1, keepdims=True) > 1)
         return cls(np.where(beside, logs, np.nan), np.where(beside, weights[:, None], 0.0))
@@ -91,8 +94,8 @@ class Blocks:
 
     @property
     def deflation(self) -> NDArray[np.float64]:
-        """The array (variants) has a block's noise over its residual: a round's effect is estimated from the same
-        blocks."""
+        """The array (variants) of the ratio of a block's noise to its residual: the effect of a round is estimated from
+        the same blocks, which makes residuals smaller."""
         in_round = self.weights.sum(axis=1, keepdims=True)
         remaining = np.where(self.present, 1.0 - self.weights / np.where(in_round > 0, in_round, 1.0), 0.0).sum(axis=0)
         deflation: NDArray[np.float64] = np.sqrt(
@@ -106,20 +109,20 @@ class Fit:
     """The additive model and its noise."""
 
     effects: NDArray[np.float64]
-    """The array (variants) has 0 where there is no block."""
+    """The array (variants) of log latencies; 0 for a variant without a block."""
     rounds: NDArray[np.float64]
-    """The array (rounds) has 0 where there is no block."""
+    """The array (rounds) of the effects of rounds; 0 for a round without a block."""
     spread: float
-    """The standard deviation of one block, of most variants."""
+    """The standard deviation of one block, for most variants."""
     slowed: float
-    """The share of blocks that met something that slows them ..."""
+    """The share of blocks that were slowed by a disturbance ..."""
     hastened: float
-    """... or that makes them faster."""
+    """... or made faster by one."""
 
 
 def fitted(blocks: Blocks) -> Fit:
-    """The fit repeats three steps: find where each variant's likelihood is highest, find which blocks belong there, and
-    estimate the rounds and the noise from these blocks."""
+    """Return the fit after repeating three steps: find the highest likelihood of each variant, find the blocks that
+    belong to it, and estimate the rounds and the noise from these blocks."""
     fit = _first(blocks)
     if not blocks.degrees:
         return fit
@@ -130,7 +133,7 @@ def fitted(blocks: Blocks) -> Fit:
 
 
 def _plain(blocks: Blocks) -> Fit:
-    """The plain fit takes all blocks as belonging to their variants."""
+    """Return the fit in which all blocks belong to their variants: no block is disturbed."""
     effects, residuals = additive(blocks.logs, blocks.weights)
     squares = float((blocks.weights * np.where(blocks.present, residuals, 0.0) ** 2).sum())
     return Fit(
@@ -143,7 +146,7 @@ def _plain(blocks: Blocks) -> Fit:
 
 
 def _evidence(blocks: Blocks, fit: Fit) -> float:
-    """The logarithm of the blocks' probability, over all effects that are as likely before."""
+    """Return the logarithm of the blocks' probability, integrated over all effects with a flat prior."""
     points = _points(blocks, fit)[:, ::2]
     logs = np.logaddexp.reduce(_log_likelihoods(blocks, fit, points, _SIZES[::2]), axis=0)
     top = logs.max(axis=1, keepdims=True)
@@ -151,17 +154,17 @@ def _evidence(blocks: Blocks, fit: Fit) -> float:
 
 
 def likelihoods(blocks: Blocks, fit: Fit) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return effects, ascending, and the likelihood of each: (variants, points), up to a factor. The likelihood is flat
-    without any block."""
+    """Return the effects, ascending, and the likelihood of each, up to a factor; both arrays are (variants, points).
+    The likelihood of a variant without any block is flat."""
     points = _points(blocks, fit)
     logs = _log_likelihoods(blocks, fit, points, _SIZES)
     likelihood = np.exp(logs - logs.max(axis=(0, 2), keepdims=True)).sum(axis=0)
-    # The effects are taken as independent, though those of one round share its effect.
+    # The effects are treated as independent, though those of one round share its effect.
     return fit.effects[:, None] + (points - fit.effects[:, None]) * blocks.deflation[:, None], likelihood
 
 
 def _first(blocks: Blocks) -> Fit:
-    """The first fit is by least squares, with rounds and spread from medians, which a few blocks do not move."""
+    """Return a first fit by least squares, with rounds and spread from medians, which a few blocks do not move."""
     if not blocks.present.any():
         effects, rounds = np.zeros(blocks.logs.shape[1]), np.zeros(blocks.logs.shape[0])
         return Fit(effects, rounds, SPREAD, _SLOWED, _HASTENED)
@@ -202,7 +205,7 @@ def _better(blocks: Blocks, fit: Fit) -> Fit:
 
 
 def _points(blocks: Blocks, fit: Fit) -> NDArray[np.float64]:
-    """The points (variants, points) are dense around the effects, and cover wherever else these may be."""
+    """Return points (variants, points) that are dense around the effects, and cover all other possible effects."""
     present = blocks.present
     measured = present.any(axis=0)
     at = np.where(present, blocks.logs - fit.rounds[:, None], np.nan)
@@ -218,8 +221,8 @@ def _points(blocks: Blocks, fit: Fit) -> NDArray[np.float64]:
 def _log_likelihoods(
     blocks: Blocks, fit: Fit, points: NDArray[np.float64], sizes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The array (sizes, variants, points) has the logarithm of the likelihood of an effect, and of a spread of its
-    own."""
+    """Return an array (sizes, variants, points): the log likelihood of an effect, given a relative spread of the
+    variant."""
     variants, rounds = np.nonzero(blocks.present.T)
     residuals = (blocks.logs[rounds, variants] - fit.rounds[rounds])[:, None] - points[variants]
     belongs = (variants == np.arange(points.shape[0])[:, None]).astype(np.float64)
@@ -238,7 +241,7 @@ def _log_likelihoods(
 def _normal(
     blocks: Blocks, fit: Fit, residuals: NDArray[np.float64], sizes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The density of blocks that belong to their variant."""
+    """Return the density of blocks that belong to their variant."""
     sigmas = fit.spread * sizes / np.sqrt(np.where(blocks.present, blocks.weights, 1.0))
     scaled = residuals * blocks.deflation / sigmas
     density: NDArray[np.float64] = (1.0 - fit.slowed - fit.hastened) * np.exp(-(scaled**2) / 2) / (_ROOT * sigmas)
@@ -246,7 +249,7 @@ def _normal(
 
 
 def _shifted(fit: Fit, residuals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The density of blocks that met something else."""
+    """Return the density of disturbed blocks."""
     share = np.where(residuals > 0, fit.slowed, fit.hastened)
     return np.where(np.abs(residuals) < _LARGEST_SHIFT, share / _LARGEST_SHIFT, 0.0) + _FLOOR
 
@@ -262,7 +265,7 @@ def _share(prior: float, count: float, degrees: float) -> float:
 def _of_rounds(
     present: NDArray[np.bool_], values: NDArray[np.float64], middle: Callable[[NDArray[np.float64]], np.floating]
 ) -> NDArray[np.float64]:
-    """The array (rounds) has 0 where there is no block."""
+    """Return the array (rounds) of the `middle` of each round's values; 0 for a round without a block."""
     return np.array(
         [middle(row[in_round]) if in_round.any() else 0.0 for row, in_round in zip(values, present, strict=True)]
     )

@@ -1,5 +1,5 @@
-"""The conditions that a device lacked when waiting for it was in vain (`sweeps.records.Lack`), and a gate for it.
-Pure."""
+"""The conditions that a device did not meet although a block waited for it (`sweeps.records.Lack`), and a looser gate
+that it would pass. Pure."""
 
 import json
 import math
@@ -20,11 +20,11 @@ def _below(figure: float) -> int:
 @dataclass(frozen=True, slots=True)
 class _Limit:
     beyond: Callable[[float], int]
-    """The function returns a limit that the figure keeps, which was rounded off."""
+    """Returns a rounded limit that the figure keeps."""
     most: float
     """The largest value of the field."""
     farther: Callable[[float, float], float] = max
-    """The function returns that of two figures, or of two limits, which is farther from the usual limit."""
+    """Returns whichever of two figures, or of two limits, is farther from the usual limit."""
 
 
 _LIMITS = {
@@ -33,14 +33,14 @@ _LIMITS = {
     "max_thermal_status": _Limit(int, 6),
     "min_battery_percent": _Limit(_below, 100, min),
 }
-"""The limits are by the names of the fields of a sweep file's `protocol.gate`."""
+"""Limits by the names of the fields of a sweep file's `protocol.gate`."""
 _KEPT_RESULTS = frozenset({"min_battery_percent"})
-"""The limits are in no job key: after a change, earlier measurements count on."""
+"""Limits that are in no job key: after such a limit changes, earlier measurements still count."""
 
 
 def worst(lacking: Iterable[Lack]) -> tuple[Lack, ...]:
-    """Return for each condition the lack whose figure is farthest from its limit, in the order of each condition's
-    first."""
+    """Return, for each condition, the lack whose figure is farthest from its limit, in the order in which the
+    conditions first occur."""
     farthest: dict[str, Lack] = {}
     for lack in lacking:
         name = lack.limit or lack.text
@@ -51,16 +51,17 @@ def worst(lacking: Iterable[Lack]) -> tuple[Lack, ...]:
 
 
 def figures_text(lacking: Iterable[Lack]) -> str:
-    """The text is JSON of limits and figures, as a row of results has it; empty if nothing lacked."""
+    """Return JSON of limits and figures, as it is stored in result rows; empty if nothing was lacking."""
     figures = [(lack.limit, lack.figure) for lack in lacking]
     return json.dumps(figures) if figures else ""
 
 
 def looser_gate(rows: Iterable[str]) -> dict[str, int] | None:
-    """The limits, by their names under `protocol.gate`, that all conditions of these rows keep (`figures_text`).
+    """Return the limits, by their names under `protocol.gate`, that would let all conditions in these result rows pass.
+    `rows`: texts of `figures_text`.
 
-    `None` if no limit allows one of them: another program on the device, a sensor that is gone, or a figure beyond
-    what a sweep file may set. Rows may be of other computers: what cannot be read has no limit, either.
+    `None` if no limit would help: another program on the device, a missing sensor, or a figure beyond what a sweep file
+    may set. Rows may come from other computers: a text that cannot be read gives `None`, too.
     """
     gate: dict[str, int] = {}
     try:
@@ -77,5 +78,5 @@ def looser_gate(rows: Iterable[str]) -> dict[str, int] | None:
 
 
 def keeps_results(limits: Iterable[str]) -> bool:
-    """Tell whether a change of these limits leaves the stored results as they are."""
+    """Tell whether stored results stay valid after these limits change."""
     return set(limits) <= _KEPT_RESULTS

@@ -1,9 +1,9 @@
 """The posterior of each variant's latency from the rounds of a race: a distribution per variant. Pure.
 
-It is the likelihood of its blocks (`sweeps.protocol.mixture`), times a normal prior of the variants' effects, whose
-centre and spread are those of the candidates that are near the best, as in empirical Bayes: of several that are equal,
-the smallest estimate is partly luck. Distributions are tables: with two blocks that contradict each other, one has two
-peaks.
+The posterior is the likelihood of a variant's blocks (`sweeps.protocol.mixture`) times a normal prior of the variants'
+effects. The centre and spread of the prior are those of the candidates near the best, as in empirical Bayes: of several
+equal candidates, the smallest estimate is partly luck. Distributions are tables, because a variant with two blocks that
+contradict each other has two peaks.
 """
 
 import math
@@ -20,23 +20,23 @@ _NEAR_SPREAD = 0.02
 _NEAR_DEGREES = 2.0
 """... and its degrees of freedom."""
 _FAR_SPREAD = 0.3
-"""The standard deviation of the effects of all others."""
+"""The prior standard deviation of the effects of all other candidates."""
 _HALVINGS = 40
-"""The range in which a bound is sought is halved so often: enough for every digit that is shown."""
+"""The range in which a bound is searched is halved this many times: enough for every digit that is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """The posterior has independent distributions of log latencies, up to a common constant; NaN where never
-    measured."""
+    """Independent distributions of the variants' log latencies, up to a common constant; NaN for a variant that was
+    never measured."""
 
     effects: NDArray[np.float64]
     """The estimates without the prior."""
     means: NDArray[np.float64]
     edges: NDArray[np.float64]
-    """The array has the shape (variants, points)."""
+    """The log latencies at the table's edges: an array (variants, points)."""
     cumulative: NDArray[np.float64]
-    """The array (variants, points) has the probability of less than each edge."""
+    """The probability of a latency below each edge: an array (variants, points)."""
 
     def not_slower(self, places: NDArray[np.intp], than: int) -> NDArray[np.float64]:
         """Return the probability, for each of `places`, that it is not slower than `than`."""
@@ -48,13 +48,13 @@ class Posterior:
         return self._below(places, than, by)
 
     def none_faster(self, places: NDArray[np.intp], than: int, by: float) -> float:
-        """The probability that none of `places` is faster than `than` by more than `by` (in logarithms)."""
+        """Return the probability that none of `places` is faster than `than` by more than `by` (in logarithms)."""
         mass = np.diff(self.cumulative[than])
         above = 1.0 - self._cdf(places, self.edges[than] - by)
         return float(mass @ _middles(above.prod(axis=0)))
 
     def log_ratio_low(self, place: int, other: int, error: float) -> float:
-        """The lower bound of log(latency of `place` / that of `other`), wrong with probability `error`."""
+        """Return the lower bound of log(latency of `place` / that of `other`), wrong with probability `error`."""
         low, high = self.edges[place, 0] - self.edges[other, -1], self.edges[place, -1] - self.edges[other, 0]
         mass = np.diff(self.cumulative[other])
         for _ in range(_HALVINGS):
@@ -64,13 +64,12 @@ class Posterior:
         return float(low)
 
     def ratio(self, place: int, other: int) -> Estimate | None:
-        """Return the latency of `place` / that of `other`, with 95 %; `None` unless both were measured."""
+        """Return the latency of `place` / that of `other`, with its 95 % interval; `None` unless both were measured."""
         middle = float(self.means[place] - self.means[other])
         if math.isnan(middle):
             return None
         low = self.log_ratio_low(place, other, TAIL)
-        # The upper bound does not mirror the lower one: with two blocks that contradict each other, one side is longer
-        # than the other.
+        # The upper bound is not the lower one mirrored: with two blocks that contradict each other, one side is longer.
         high = -self.log_ratio_low(other, place, TAIL)
         return Estimate(math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle)))
 
@@ -81,7 +80,7 @@ class Posterior:
         return chances
 
     def _cdf(self, places: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return an array of the shape (places, values)."""
+        """Return the probability that each place's log latency is below each value: an array (places, values)."""
         rows = [np.interp(values, self.edges[place], self.cumulative[place]) for place in places]
         return np.array(rows).reshape(len(places), values.size)
 
@@ -92,10 +91,10 @@ def _middles(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def posterior(logs: NDArray[np.float64], weights: NDArray[np.float64], near: NDArray[np.bool_]) -> Posterior:
-    """Return the distributions of the variants' log latencies. `logs` (rounds, variants) has NaN where nothing was
-    measured; a round of weight 0.5 has twice the variance.
+    """Return the distributions of the variants' log latencies. `logs` (rounds, variants) has NaN for missing blocks; a
+    round of weight 0.5 has twice the variance.
 
-    `near` (variants): the candidates that are near the best. At least one variant was measured.
+    `near` (variants): the candidates near the best. At least one variant was measured.
     """
     measured = np.asarray(np.isfinite(logs).any(axis=0))
     blocks = Blocks.of(logs, weights)
@@ -117,7 +116,7 @@ def posterior(logs: NDArray[np.float64], weights: NDArray[np.float64], near: NDA
 def _prior(
     effects: NDArray[np.float64], measured: NDArray[np.bool_], near: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The centre and the spread of each variant's effect."""
+    """Return the centre and the spread of each variant's prior."""
     centres, spreads = np.full(effects.size, effects[measured].mean()), np.full(effects.size, _FAR_SPREAD)
     if near.any():
         centre = effects[near].mean()

@@ -11,7 +11,7 @@ from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 
 STABLE_WITHIN = 0.05
-"""The medians of the last 3 rounds agree when (max - min) / median is at most this."""
+"""The medians of the last 3 rounds agree if (max - min) / median is at most this."""
 
 DECISION_ROUNDS = (2, 3, 4, 6, 9, 14, 21, 32, 48)
 """The rounds of a race after which it eliminates candidates, each with the same share of the error. They do not depend
@@ -21,35 +21,35 @@ LAST_DECISION_ROUND = DECISION_ROUNDS[-1]
 """The last round of any race: later rounds would decide nothing."""
 
 FINAL_SECONDS = 0.3
-"""The least duration of a race's block in a process of its own."""
+"""The shortest duration of a race's block in a separate process."""
 
 BATCH_WARMUP_ITERATIONS = 2
-"""The number of warm-up iterations after the first inference. TorchScript's executor optimizes a model in its first
-two."""
+"""The number of warm-up iterations after the first inference. TorchScript's executor optimizes a model in its first two
+iterations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """The conditions under which a device is ready for a block. A condition without a sensor is not waited for."""
+    """The conditions under which a device is ready for a block. A condition that has no sensor is skipped."""
 
     max_battery_temp_c: float
     """Temperature of a phone's battery."""
     max_cpu_temp_c: float
-    """The temperature of a host's hottest zone. This limit is a judgement: boards throttle from 80, idle laptops show
-    40 to 60."""
+    """The temperature of a host's hottest zone. The limit was chosen by judgement: boards throttle from 80, idle
+    laptops show 40 to 60."""
     max_thermal_status: int
     """Android's thermal status, from 0 (none) to 6 (shutdown)."""
     min_battery_percent: float
-    """The charge of a battery, for devices that have one; a level that cannot be read is too low."""
+    """The charge of a battery, for devices that have one; a charge that cannot be read counts as too low."""
     max_load: float
     """Share of all CPU time (0 to 1) that other programs may use."""
     wait_seconds: float
     """The longest wait before one block."""
     load_wait_seconds: float
-    """The longest wait for other programs in a whole run: waiting seldom makes them end."""
+    """The longest wait for other programs in a whole run: they seldom end during the wait."""
 
     def comparable(self) -> dict[str, float]:
-        """The limits that affect the measured values; waiting times do not."""
+        """Return the limits that affect the measured values; waiting times do not."""
         return {
             "max_battery_temp_c": self.max_battery_temp_c,
             "max_cpu_temp_c": self.max_cpu_temp_c,
@@ -74,27 +74,27 @@ class Protocol:
     """A block ends after this time, even with fewer iterations (but at least one)."""
     seed: int
     max_rounds: int = 0
-    """The largest number of rounds of a job that is not stable (or, in a race, not decided); 0: `rounds`."""
+    """The largest number of rounds of a job that is not stable (in a race: not decided); 0 means `rounds`."""
     confirmations: int = 3
-    """Number of new blocks of a race's winner. Only these make its interval: its other blocks are those that made it
-    win, which is partly luck."""
+    """Number of new blocks of a race's winner. Only these determine its interval: its other blocks selected it, which
+    is partly luck."""
     budget: Literal["full", "race"] = "full"
-    """A job leaves the rounds of a `race` as soon as it cannot win."""
+    """In a `race`, a job leaves the rounds as soon as it cannot win."""
     device_minutes: float | None = None
     """No new round of a device starts after this time, which includes waiting."""
     question: str = ""
-    """Identifies what a race decides: a hash of the objective, its constraints and the data."""
+    """A hash of what a race decides: the objective, its constraints and the data."""
     gate: Gate | None = None
-    """The gate is `None` where blocks start in any state of the device."""
+    """`None` if blocks start in any state of the device."""
     on_not_ready: Literal["fail", "mark"] = "mark"
     fixed_performance: bool = False
     sentinel_every: int = 0
     """Number of blocks between two sentinel checks; 0: no checks."""
     rounds_on: tuple[tuple[str, int], ...] = field(default=(), metadata=LEFT_OUT_WHEN_EMPTY)
-    """The `rounds` of devices that need more, by device id (`sweeps.protocol.rounds_for_noise`)."""
+    """The `rounds` of devices that need more than the preset, by device id (`sweeps.protocol.rounds_for_noise`)."""
 
     def on(self, device_id: str) -> "Protocol":
-        """The protocol of one device."""
+        """Return the protocol of one device."""
         return replace(self, rounds=dict(self.rounds_on).get(device_id, self.rounds), rounds_on=())
 
     @property
@@ -104,16 +104,16 @@ class Protocol:
 
     @property
     def in_own_process(self) -> "Protocol":
-        """The protocol of a block in a process of its own: in a race such a block lasts `FINAL_SECONDS` or more, as its
-        process takes seconds to start. The longer duration is not in job keys: a longer block is the same measurement,
-        as are more rounds."""
+        """The protocol of a block in a separate process. In a race such a block lasts at least `FINAL_SECONDS`, because
+        its process takes seconds to start. The longer duration is not in job keys: a longer block is the same
+        measurement, just as more rounds are."""
         if self.budget != "race":
             return self
         return replace(self, min_seconds=max(self.min_seconds, min(FINAL_SECONDS, self.max_seconds)))
 
     def in_batch(self, *, brief: bool = False) -> "Protocol":
-        """Return the protocol of a short block in a batch: the process has run other builds before, so half the warm-up
-        does. `brief`: half the duration, as of `sweeps.protocol.screen.Screen.brief`."""
+        """Return the protocol of a short block in a batch: half the warm-up is enough, because the process has run
+        other builds before. `brief`: half the duration, see `sweeps.protocol.screen.Screen.brief`."""
         iterations, seconds = max(BATCH_WARMUP_ITERATIONS, self.warmup_iterations), self.min_seconds / (1 + brief)
         return replace(self, warmup_iterations=iterations, warmup_seconds=self.warmup_seconds / 2, min_seconds=seconds)
 
@@ -203,7 +203,7 @@ PRESETS: dict[str, Protocol] = {
 
 
 def resolve(spec: ProtocolSpec, budget: Literal["full", "race"] | MinutesBudget = "full") -> Protocol:
-    """The preset with the sweep file's overrides and budget.
+    """Return the preset with the sweep file's overrides and budget.
 
     Raises `SpecError` if the limits contradict each other.
     """
@@ -235,7 +235,7 @@ def _gate(spec: GateSpec, preset: Protocol) -> Gate:
 
 
 def protocol_of(sweep: SweepSpec) -> Protocol:
-    """The protocol of a sweep. Raises `SpecError` if its limits contradict each other or its objective.
+    """Return the protocol of a sweep. Raises `SpecError` if its limits contradict each other or its objective.
 
     A sweep without a budget, which `sweeps.planning.budget` has not decided yet, counts as one with `budget: full`.
     """

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from sweeps.protocol.posterior import Posterior, posterior
 
 SCREEN_WEIGHT = 0.5
-"""The medians of earlier batches count like one round of doubled variance."""
+"""Weight of the medians of earlier batches: they count like one round of doubled variance."""
 
 FEWEST_ROUNDS = 2
-"""One round does not show how much processes differ."""
+"""The smallest number of rounds: one round does not show how much processes differ."""
 
 
 def candidates(precedence: Mapping[str, float], error: float) -> tuple[tuple[str, ...], NDArray[np.float64]]:
@@ -29,10 +29,10 @@ def candidates(precedence: Mapping[str, float], error: float) -> tuple[tuple[str
 
 
 class Evidence:
-    """The evidence of one race. Arrays are by candidate, in the order of `keys`."""
+    """The block medians of one race. Arrays are by candidate, in the order of `keys`."""
 
     def __init__(self, keys: Sequence[str], screened: Sequence[Mapping[str, float]] = ()) -> None:
-        """`screened` has the medians of earlier batches, one entry per group."""
+        """Begin with the medians (ms) of earlier batches, `screened`: one entry per group, by key."""
         self._keys = tuple(keys)
         self._logs = np.array([self._row(medians_ms) for medians_ms in screened]).reshape(-1, len(self._keys))
         self._screened = len(screened)
@@ -40,20 +40,20 @@ class Evidence:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds does not include batches."""
+        """The number of rounds, without earlier batches."""
         return self._rounds
 
     @property
     def logs(self) -> NDArray[np.float64]:
-        """The array (rounds, candidates) has log block medians, NaN where nothing was measured; batches come first.
+        """Log block medians, an array (rounds, candidates) with NaN for missing blocks; earlier batches come first.
 
-        A round of several processes has a row for each.
+        A round of several processes has a row for each process.
         """
         return self._logs
 
     def add(self, *processes: Mapping[str, float]) -> None:
-        """Add a round, by key in ms. In batches it is one process or several: what differs between processes does not
-        cancel between them, so each has an effect of its own, as a round has.
+        """Add one round: block medians (ms) by key, for each process. A batch has one process or several. Differences
+        between processes do not cancel in a batch, so each process has a separate effect, as a round has.
 
         Raises `ValueError` for a median that is not a positive number.
         """
@@ -61,26 +61,26 @@ class Evidence:
         self._rounds += 1
 
     def blocks(self) -> NDArray[np.intp]:
-        """The number of blocks of each candidate does not include earlier batches."""
+        """Return the number of blocks of each candidate, without earlier batches."""
         counts: NDArray[np.intp] = np.isfinite(self._logs[self._screened :]).sum(axis=0)
         return counts
 
     def measured(self) -> NDArray[np.bool_]:
-        """Tell for each candidate whether it has any block, also in batches."""
+        """Return for each candidate whether it has any block, also in earlier batches."""
         measured: NDArray[np.bool_] = np.isfinite(self._logs).any(axis=0)
         return measured
 
     def enough(self, leader: int, fewest: int) -> NDArray[np.bool_]:
-        """Tell for each candidate whether there is enough to compare it with `leader`: `fewest` blocks of both, or one
-        block where batches held both. Batches of two groups say nothing of each other, nor do two processes without a
-        common candidate."""
+        """Return for each candidate whether it has enough blocks to be compared with `leader`: `fewest` blocks of both,
+        or one block of both if an earlier batch held both. Batches of two groups do not compare their candidates, nor
+        do two processes without a common candidate."""
         blocks = np.minimum(self.blocks(), self.blocks()[leader])
         enough: NDArray[np.bool_] = (blocks >= fewest) | (self.shared(leader) & (blocks > 0))
         return enough & self.linked(leader)
 
     def linked(self, leader: int) -> NDArray[np.bool_]:
-        """Tell for each candidate whether it was compared with `leader`: in one round or process, or through others
-        that met both."""
+        """Return for each candidate whether it was compared with `leader`: in the same round or process, or through
+        other candidates that were measured together with both."""
         measured = np.isfinite(self._logs)
         linked = np.zeros(len(self._keys), dtype=np.bool_)
         linked[leader] = True
@@ -91,18 +91,17 @@ class Evidence:
             linked = grown
 
     def shared(self, leader: int) -> NDArray[np.bool_]:
-        """Tell for each candidate whether a batch held it together with `leader`."""
+        """Return for each candidate whether an earlier batch held it together with `leader`."""
         rows = np.isfinite(self._logs[: self._screened])
         shared: NDArray[np.bool_] = (rows & rows[:, [leader]]).any(axis=0)
         return shared
 
     def common(self, place: int, other: int) -> int:
-        """The number of rounds in which both were measured; all earlier batches are one round."""
+        """Return the number of rounds in which both were measured; each group's earlier batches count as one round."""
         return int(np.isfinite(self._logs[:, place] - self._logs[:, other]).sum())
 
     def posterior(self, near: NDArray[np.bool_]) -> Posterior | None:
-        """Return the posterior, or `None` before anything was measured. `near`: the candidates that are near the
-        best."""
+        """Return the posterior, or `None` before anything was measured. `near`: the candidates near the best."""
         if not self.measured().any():
             return None
         weights = np.where(np.arange(len(self._logs)) < self._screened, SCREEN_WEIGHT, 1.0)

@@ -1,23 +1,23 @@
-"""A race for the fastest variant: it ends when its leader is good enough, whoever else may be as good. Pure.
+"""A race for the fastest variant: it ends as soon as its leader is good enough, even if others may be as good. Pure.
 
 After every round, `sweeps.protocol.posterior` gives the distribution of each candidate's latency. Three rules use it:
 
 * **End.** The race is decided when its leader is within 2 % of the best candidate with a probability of at least
-  1 - `error`, and has two blocks of its own, or one where batches held it beside all of its rivals.
+  1 - `error`, and has two blocks in separate processes, or one if batches held it together with all of its rivals.
 * **Measured on.** Only the leader and those who may be faster than it by more than 2 % get further blocks. The others
   rest: as long as their probabilities sum up to `RESTING` at most, measuring them would change nothing. So near-ties do
   not hold up a race. The choice is made again after every round, so a candidate may come back.
-* **Eliminated.** A candidate that is slower than the leader beyond doubt is out for good: those whose probabilities of
-  not being slower sum up to `ELIMINATED` at most. No candidate leaves after the first round, however slow: a single
-  block, and all that is near it in time, may have met a burst of other work.
+* **Eliminated.** A candidate that is slower than the leader beyond doubt is out for good: candidates are eliminated as
+  long as their probabilities of not being slower sum up to `ELIMINATED` at most. No candidate leaves after the first
+  round, however slow: a single block, and all blocks near it in time, may have met a burst of other work.
 
 The leader has the smallest mean among the candidates of the highest precedence.
 
 **Error.** These are Bayesian stopping rules: the probabilities hold under the model and its priors, and testing after
 every round needs no correction. How often they are wrong with other noise (heavy tails, bursts, two-state clocks,
-correlated samples) was simulated: `infra/protocol-evidence.md` shows it, `tests/benchmarks/bench_policy.py` repeats
-it. The scheme is that of Bayesian ranking and selection: Chick and Inoue, Operations Research 49(5), 2001; Branke,
-Chick and Schmidt, Management Science 53(12), 2007 stop at a probability of good selection, too.
+correlated samples) was simulated: `infra/protocol-evidence.md` shows it, `tests/benchmarks/bench_policy.py` repeats it.
+The scheme is that of Bayesian ranking and selection: Chick and Inoue, Operations Research 49(5), 2001; Branke, Chick
+and Schmidt, Management Science 53(12), 2007 stop at a probability of good selection, too.
 
 **Precedence** says which candidate may eliminate which: a class (`sweeps.ranking.precedence`). 2 passes the
 constraints, 1 is unresolved, 0 fails and cannot win while another may.
@@ -50,24 +50,24 @@ class Elimination:
     by: str
     """Key of the candidate that eliminated it."""
     rounds: int
-    """Rounds of the race so far, or batches of the screen."""
+    """Number of rounds of the race so far, or of batches of the screen."""
     common: int
-    """Rounds in which both were measured."""
+    """Number of rounds in which both were measured."""
     ratio: float | None
-    """Latency of `key` divided by that of `by`, by the additive model; it may rest on others that met both. `None` if
-    latency did not decide and they never met."""
+    """Latency of `key` divided by that of `by`, by the additive model; candidates that were measured with both may link
+    them. `None` if latency did not decide and the two were never measured together."""
     ratio_low: float | None
     """The lower bound of the ratio; `None` if latency did not decide."""
     error: float
     """The probability that `ratio_low` is wrong is at most this."""
     reason: Literal["slower", "constraint"]
-    """The reason `constraint` says that `key` fails a constraint, and `by` does not."""
+    """`constraint`: `key` fails a constraint, and `by` does not."""
     in_batches: bool = False
-    """The evidence is from batches, not from blocks in processes of their own."""
+    """Whether the evidence is from batches, not from blocks in separate processes."""
 
 
 class Race:
-    """The state of one race: it depends only on its arguments and the rounds, so recorded rounds restore it."""
+    """The state of one race. The state depends only on the arguments and the rounds, so recorded rounds restore it."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class Race:
         near: float = 1.0,
         screened: Sequence[Mapping[str, float]] = (),
     ) -> None:
-        """`precedence` has the class of each candidate, by its key. `fewest`: rounds before the leader may be called
-        the best.
+        """Begin a race. `precedence` has the class of each candidate, by its key. `fewest`: number of rounds before the
+        leader may be declared the best.
 
-        A candidate that is less than `near` times as slow as the leader is not eliminated. `screened`: what batches
-        said before (`sweeps.protocol.screen`), each entry like a round of doubled variance.
+        A candidate that is less than `near` times as slow as the leader is not eliminated. `screened`: latencies from
+        earlier batches (`sweeps.protocol.screen`); each entry counts like a round of doubled variance.
 
         Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
         """
@@ -111,7 +111,7 @@ class Race:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds does not include batches."""
+        """The number of rounds, without earlier batches."""
         return self._evidence.rounds
 
     @property
@@ -122,8 +122,8 @@ class Race:
     def add_round(self, *processes: Mapping[str, float]) -> tuple[Elimination, ...]:
         """Add one round's block medians (ms) and return the new eliminations, the clearest one first.
 
-        A round of blocks has one mapping, a batch has one for each process that it took. Candidates without a block in
-        this round may be missing. Raises `ValueError` for a key that is not in the race and for a median that is not a
+        A round of blocks has one mapping, a batch has one for each of its processes. Candidates without a block in this
+        round may be missing. Raises `ValueError` for a key that is not in the race and for a median that is not a
         positive number.
         """
         if unknown := {key for medians_ms in processes for key in medians_ms} - set(self.contending):
@@ -157,8 +157,8 @@ class Race:
 
     @property
     def effects_ms(self) -> dict[str, float]:
-        """The latency of the candidates still in the race, up to a common factor. Candidates never compared with the
-        leader, whose factor is another one, are left out."""
+        """The latencies of the candidates still in the race, up to a common factor. Candidates that were never compared
+        with the leader are left out, because their factor differs."""
         leader = self._leader()
         if leader is None or self._posterior is None:
             return {}
@@ -185,7 +185,7 @@ class Race:
         if self._posterior is None or leader is None:
             return ""
         rivals = self._rivals(leader)
-        # One block of the leader is enough only beside rivals that shared a batch with it.
+        # One block of the leader is enough only if all rivals shared a batch with it.
         fewest = 1 if rivals.size and self._evidence.shared(leader)[rivals].all() else self._fewest
         if self._evidence.blocks()[leader] < fewest or not self._evidence.linked(leader)[rivals].all():
             return ""
@@ -202,7 +202,7 @@ class Race:
         return int(places[np.argmin(self._posterior.means[places])])
 
     def _rivals(self, leader: int) -> NDArray[np.intp]:
-        """The candidates that may take the leader's place: those of its own class, or of a higher one."""
+        """Return the candidates that may replace the leader: those of the leader's class, or of a higher one."""
         rivals = self._in & (self._precedence >= self._precedence[leader])
         rivals[leader] = False
         return np.flatnonzero(rivals)
@@ -230,23 +230,24 @@ class Race:
         return distances
 
     def _rest(self) -> None:
-        """Choose the candidates that are measured on."""
+        """Choose the candidates that get further blocks."""
         leader = self._leader()
         self._active = self._in.copy()
         if self._posterior is None or leader is None:
             return
         rivals = self._rivals(leader)
         chances = self._posterior.faster(rivals, leader, _NEGLIGIBLE_LOG)
-        # A candidate that was near the leader in batches has to show it in a process of its own.
+        # A candidate that was near the leader in batches must be measured in a separate process before it rests.
         may_rest = self._in & self._evidence.enough(leader, self._fewest)
         self._active[np.setdiff1d(np.flatnonzero(may_rest), [*rivals, leader])] = False
         self._active[_least(rivals[may_rest[rivals]], chances[may_rest[rivals]], RESTING)] = False
         if self._near > 1:
-            # In batches, one block of a rival is enough where nothing that a block may meet explains its distance.
+            # In batches, one block of a rival is enough if no disturbance of a block can explain the distance to the
+            # leader.
             known = self._evidence.enough(leader, 1)[rivals]
             active = self._active.copy()
             active[_least(rivals[known], chances[known], ELIMINATED)] = False
-            # A leader that needs more blocks is not left alone: it would be compared with nobody.
+            # A leader that needs more blocks is not measured alone: it would be compared with nothing.
             if active.sum() > 1 or self._evidence.blocks()[leader] >= self._fewest:
                 self._active = active
 
@@ -271,8 +272,8 @@ class Race:
 
 
 def ratio_to_leader(race: Race, key: str) -> Estimate | None:
-    """Return the latency of `key` divided by that of the leader, with 95 %; `None` unless it was compared with the
-    leader."""
+    """Return the latency of `key` divided by that of the leader, with its 95 % interval; `None` unless it was compared
+    with the leader."""
     leader, place = race._leader(), race._keys.index(key)
     if race._posterior is None or leader is None or not race._evidence.linked(leader)[place]:
         return None
@@ -284,7 +285,7 @@ def _named(keys: Sequence[str], chosen: NDArray[np.bool_]) -> tuple[str, ...]:
 
 
 def _least(places: NDArray[np.intp], chances: NDArray[np.float64], most: float) -> NDArray[np.intp]:
-    """Return as many of `places` as have `chances` that sum up to `most` at most, the smallest chances first."""
+    """Return as many of `places` as have `chances` that sum up to at most `most`, the smallest chances first."""
     order = np.argsort(chances, kind="stable")
     least: NDArray[np.intp] = places[order][np.cumsum(chances[order]) <= most]
     return least

@@ -4,11 +4,11 @@ differences are noise.
 Pure. Parts of a block's noise are shares: standard deviations of logarithms, 0.01 is 1 %.
 
     process, sampling error    differ within a round, too: they limit every comparison
-    slow changes               a round shares them, so comparisons within rounds cancel them
-    session                    all of a session shares it: only comparisons with another session feel it
+    slow changes               are equal for a whole round, so comparisons within rounds cancel them
+    session                    is equal for a whole session: it affects only comparisons with another session
 
 The sampling error comes from the two halves of each block, so samples may depend on their neighbours. Slow changes are
-what neighbouring blocks share that are taken together as a sweep takes a round.
+the part that neighbouring blocks share, if they are grouped as a sweep groups them into rounds.
 """
 
 import math
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROUND = 8
-"""This many neighbouring blocks are taken together, as those of a round of so many variants."""
+"""This many neighbouring blocks are grouped, like the blocks of a round of as many variants."""
 
 FEWEST_BLOCKS = 5
 
 POWER = 0.8
-"""A difference that can be told apart is told apart in this share of sweeps: 4 of 5."""
+"""A difference counts as one that can be told apart if this share of sweeps tells it apart: 4 of 5."""
 
 WANTED = 0.05
-"""The rounds of a preset resolve this difference: the limit for stable rounds of one build."""
+"""The difference that the rounds of a preset resolve; also the limit for stable rounds of one build."""
 
 MOST_ROUNDS = 1000
 
 _EQUAL = 1e-6
-"""Blocks that differ by less than this share are equal, but for the rounding of a clock's readings."""
+"""Blocks that differ by less than this share are equal, except for the rounding of a clock's readings."""
 _FEWEST_HALVED = 4
 """A block with fewer samples has no halves to compare."""
 _STEPS = 60
@@ -54,7 +54,7 @@ _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 _CERTAIN = 30.0
 """Even two rounds resolve a difference of this many standard errors."""
 _BOUNDLESS = 600.0
-"""The largest difference, as a logarithm: no float holds larger ratios."""
+"""The largest difference, as a logarithm: a float cannot hold larger ratios."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Calibration:
 
     blocks: int
     left_out: int
-    """The number of further blocks, with a disqualifying label."""
+    """The number of further blocks: they have a disqualifying label."""
     sessions: int
     p50_ms: float
     """The p50 of the artifact that was timed."""
@@ -73,15 +73,15 @@ class Calibration:
     block_high: float
     """... and its 95 % interval."""
     sampling: float
-    """The part of `block` that longer blocks lessen."""
+    """The part of `block` that longer blocks reduce."""
     process: float
     """The rest of `block`."""
     slow: float | None
-    """Spread of slow changes within a session; `None` if no session has two whole rounds."""
+    """Spread of slow changes within a session; `None` if no session has two complete rounds."""
     session: float
-    """The spread between sessions: the assumed one, and the observed one as far as there are sessions."""
+    """The spread between sessions: an assumed value, and more of the observed one the more sessions there are."""
     block_s: float
-    """Device time of a block, the median: with start, load and warm-up, without waiting."""
+    """Median device time of a block: with start, load and warm-up, without waiting."""
     warm_up_s: float
     """The part of `block_s` that is warm-up, without the first inference."""
     timed_s: float
@@ -91,23 +91,23 @@ class Calibration:
         return min(protocol.max_seconds, max(protocol.min_seconds, protocol.iterations * self.p50_ms / 1e3))
 
     def block_s_under(self, protocol: Protocol) -> float:
-        """The device time of a block under another protocol: the process takes as long to start."""
+        """Return the device time of a block under another protocol: the process takes as long to start."""
         start_s = max(0.0, self.block_s - self.warm_up_s - self.timed_s)
         warm_up_s = max(protocol.warmup_seconds, protocol.warmup_iterations * self.p50_ms / 1e3)
         return start_s + warm_up_s + self.timed_s_under(protocol)
 
     def block_under(self, protocol: Protocol) -> float:
-        """Return `block` under another protocol: the sampling error's variance falls as a block measures longer."""
+        """Return `block` under another protocol: the variance of the sampling error falls as a block lasts longer."""
         share = self.timed_s / self.timed_s_under(protocol)
         return math.hypot(self.process, self.sampling * math.sqrt(share))
 
     def told_apart_in_sessions(self, rounds: int) -> float:
-        """Return the smallest difference, as `told_apart` does, of two builds that have so many rounds each in a
-        session of its own. It is never less than within one session, where rounds are paired."""
+        """Return the smallest difference, as `told_apart` does, of two builds with `rounds` rounds each, if each build
+        has a separate session. It is never less than within one session, because there rounds are paired."""
         inside = (self.block**2 + (self.slow or 0.0) ** 2) / rounds
         between = self.session**2
-        # The degrees are Satterthwaite's: the rounds of both builds show one variance, the sessions so far (and the
-        # prior) the other.
+        # The degrees are Satterthwaite's: the rounds of both builds estimate one variance, the sessions so far (and the
+        # prior) estimate the other.
         degrees = (inside + between) ** 2 / (
             inside**2 / (2 * (rounds - 1)) + between**2 / (PRIOR_DEGREES + self.sessions - 1)
         )
@@ -115,8 +115,8 @@ class Calibration:
 
 
 def calibrate(blocks: Sequence[Block]) -> Calibration:
-    """Return the noise of a device. `blocks`: of one job, in the order of measuring. Raises `EdgeSweepError` if they do
-    not show the noise, because they are too few or all equal."""
+    """Return the noise of a device. `blocks`: of one job, in the order of measuring. Raises `EdgeSweepError` if the
+    blocks do not show the noise, because they are too few or all equal."""
     from scipy.special import chdtri
 
     sound = [block for block in blocks if not disqualified(block.labels)]
@@ -159,15 +159,17 @@ def calibrate(blocks: Sequence[Block]) -> Calibration:
 
 
 def told_apart(spread: float, rounds: int) -> float:
-    """The smallest difference (a share) between two builds that so many rounds resolve at 95 %, in 4 of 5 sweeps.
+    """Return the smallest difference (a share) between two builds that this many rounds resolve at 95 %, in 4 of 5
+    sweeps.
 
-    `spread`: of the blocks of one build within a round. At least 2 %: what is seen to be smaller is never told apart.
+    `spread`: of the blocks of one build within a round. The result is at least 2 %: a smaller observed difference is
+    never told apart.
     """
     return _smallest(spread * math.sqrt(2.0 / rounds), rounds - 1)
 
 
 def rounds_for(spread: float, difference: float = WANTED) -> int | None:
-    """The fewest rounds that tell two builds apart that differ by this share; `None` if `MOST_ROUNDS` do not."""
+    """Return the fewest rounds that tell apart two builds that differ by this share; `None` if `MOST_ROUNDS` do not."""
     shift = math.log1p(difference)
     counts = range(2, MOST_ROUNDS + 1)
     return next(
@@ -182,7 +184,8 @@ def _logs(blocks: Sequence[Block]) -> "NDArray[np.float64]":
 
 
 def _sampling(blocks: Sequence[Block]) -> float:
-    """Variance of a block's figure within its process. Two halves differ by 4 times the variance of the whole."""
+    """Return the variance of a block's figure within its process. The difference of two halves has 4 times the variance
+    of the whole."""
     squares = []
     for samples in (block.samples_ns for block in blocks if len(block.samples_ns) >= _FEWEST_HALVED):
         half = len(samples) // 2
@@ -191,7 +194,7 @@ def _sampling(blocks: Sequence[Block]) -> float:
 
 
 def _slow(sessions: "Sequence[NDArray[np.float64]]", within: float) -> float | None:
-    """Variance of whole rounds within a session, beyond what single blocks explain."""
+    """Return the variance of complete rounds within a session, beyond what single blocks explain."""
     squares, degrees = 0.0, 0
     for session in sessions:
         whole = session.size // ROUND
@@ -203,7 +206,8 @@ def _slow(sessions: "Sequence[NDArray[np.float64]]", within: float) -> float | N
 
 
 def _session(sessions: "Sequence[NDArray[np.float64]]", within: float, slow: float) -> float:
-    """Variance between sessions: the prior, and the excess of the sessions' means over what blocks explain."""
+    """Return the variance between sessions: the prior, and the excess of the sessions' means over what blocks
+    explain."""
     import numpy as np
 
     degrees = len(sessions) - 1
@@ -217,8 +221,8 @@ def _session(sessions: "Sequence[NDArray[np.float64]]", within: float, slow: flo
 
 
 def _is_resolved(shift: float, error: float, degrees: float) -> bool:
-    """Tell whether a difference (of logarithms) is resolved with `POWER`, and estimated as 2 % or more with `POWER`,
-    too.
+    """Tell whether a difference (of logarithms) is both resolved and estimated as 2 % or more, each with a probability
+    of `POWER`.
 
     `error`: the standard error of its estimate. The figure of a build is a median, whose error is a quarter larger.
     """
@@ -226,24 +230,24 @@ def _is_resolved(shift: float, error: float, degrees: float) -> bool:
 
 
 def _smallest(error: float, degrees: float) -> float:
-    """The smallest difference (a share) that is resolved, see `_is_resolved`."""
+    """Return the smallest difference (a share) that is resolved, see `_is_resolved`."""
     return math.expm1(min(max(_least_observed(error), error * _errors_found(degrees)), _BOUNDLESS))
 
 
 def _least_observed(error: float) -> float:
-    """The smallest difference (of logarithms) that is estimated as 2 % or more with `POWER`."""
+    """Return the smallest difference (of logarithms) that is estimated as 2 % or more with a probability of `POWER`."""
     return math.log1p(NEGLIGIBLE) + normal_quantile(POWER) * _MEDIAN_ERROR * error
 
 
 def _power(errors: float, degrees: float) -> float:
-    """The probability that a difference of so many standard errors is resolved at 95 %."""
+    """Return the probability that a difference of this many standard errors is resolved at 95 %."""
     limit = student_t_quantile(degrees, 0.5 + CONFIDENCE / 2)
     return noncentral_t_above(degrees, limit, min(errors, _CERTAIN))
 
 
 @lru_cache(maxsize=1024)
 def _errors_found(degrees: float) -> float:
-    """A difference of this many standard errors is resolved with `POWER`."""
+    """Return the difference, in standard errors, that is resolved with a probability of `POWER`."""
     low, high = 0.0, _CERTAIN
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -1,7 +1,7 @@
 """The number of rounds that a preset has on a device whose noise was measured (`edgesweep noise`). Pure.
 
-Where the sweep file gives no rounds, they are as many as tell builds apart that differ by 5 % (`WANTED`), but no fewer
-than the preset's own and no more than `MOST_ROUNDS`.
+If the sweep file sets no rounds, a device has as many as tell apart builds that differ by 5 % (`WANTED`), but no fewer
+than the preset's rounds and no more than `MOST_ROUNDS`.
 """
 
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from sweeps.protocol.resolvable_difference import Calibration, rounds_for
 from sweeps.spec.protocol import ProtocolSpec
 
 MOST_ROUNDS: Mapping[str, int] = MappingProxyType({"quick": 6, "full": 10})
-"""The largest number of rounds by preset; other presets keep their rounds. A first look may take twice as long, and
-`full` ends where it always ended: what needs more is noise that a person should look at, or the work of a race."""
+"""The largest number of rounds by preset; other presets keep their rounds. `quick` may take twice as long, and the
+limit of `full` stays as it was: a device that needs more has noise that a person should look at, or needs a race."""
 
 
 def rounds_by_device(
     spec: ProtocolSpec, protocol: Protocol, noise: Mapping[str, Calibration], before: Mapping[str, int]
 ) -> tuple[tuple[str, int], ...]:
-    """Return `Protocol.rounds_on` of `protocol`, which comes from `spec`: the devices that need more rounds than it
-    has.
+    """Return `Protocol.rounds_on` of `protocol`, which comes from `spec`: the devices that need more rounds than
+    `protocol` has.
 
-    `noise` by device id, where it is known; `before`: the rounds that the sweep had by its last plan. Rounds never
-    become fewer within one sweep, or what was settled would be so by another rule than the rest.
+    `noise` by device id, if it was measured; `before`: the rounds in the sweep's last plan. Rounds never become fewer
+    within one sweep, or jobs that have settled would have followed another rule than the rest.
     """
     most = MOST_ROUNDS.get(protocol.preset)
     if most is None or protocol.budget != "full" or spec.rounds is not None:

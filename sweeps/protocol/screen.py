@@ -1,20 +1,22 @@
 """The screen of a race: batches, in which one new process times a short block of every candidate. Pure.
 
-A process of its own costs seconds to start on a phone; in a batch, a variant costs its loading, its warm-up and a short
-block. Every batch is a new process with a new order, so that what differs from process to process is drawn anew.
+A separate process costs seconds to start on a phone; in a batch, a variant costs only its loading, its warm-up and a
+short block. Every batch is a new process with a new order, so that differences from process to process average out.
 
 One process cannot hold everything: a batch is of one runtime, program, number of threads and CPUs. Each such group is
-screened for itself. Across groups, only the finals decide: blocks in processes of their own (`sweeps.protocol.racing`).
+screened separately. Between groups, only the finals decide: blocks in separate processes (`sweeps.protocol.racing`).
 
-A batch that ends early is continued in a second process, without whatever ended it. Each process has an effect of its
-own: the two are one batch, and two rounds of the model. So an item that had its process to itself says nothing.
+A batch that ends early is continued in a second process, without the build that ended it. The two processes are one
+batch, but two rounds of the model, as each process has a separate effect. So a block that was alone in its process
+gives no information.
 
-A variant's figure in a shared process may differ from its figure alone. So a screen eliminates only who is more than
-`NEAR` times as slow as the group's leader, and its batches count in the finals like one round of doubled variance.
+A variant's latency in a shared process may differ from its latency alone. So a screen eliminates only candidates that
+are more than `NEAR` times as slow as the group's leader, and its batches count in the finals like one round of doubled
+variance.
 
-Where the device was shown to keep the ratios (`sweeps.protocol.batch_noise`) and all candidates are of one group, the
+If the device was shown to keep the ratios (`sweeps.protocol.batch_noise`) and all candidates are of one group, the
 batches decide: they go on until the race is decided, and there are no finals. A candidate that is still in the race
-then has a ratio to the leader, and no time of its own.
+then has a ratio to the leader, but no latency of its own.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,35 +32,36 @@ ENOUGH = 0.9
 """A screen ends when its leader is within 2 % of the group's best with this probability."""
 NEAR = 1.07
 FAR = 1.3
-"""A candidate that is more than this many times as slow as the leader has short blocks until that is sure."""
+"""A candidate that is more than this many times as slow as the leader has short blocks until its elimination is
+sure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """The limits of batches that decide: no finals follow."""
+    """The limits of batches that decide the race: no finals follow."""
 
     fewest: int
-    """The number of batches before the leader may be called the best."""
+    """The number of batches before the leader may be declared the best."""
     most: int
     """The largest number of batches of a race that is not decided."""
 
 
 class Screen:
-    """The batches of one group. It depends only on its arguments and the batches, in their order.
+    """The batches of one group. The state depends only on the arguments and on the order of the batches.
 
     A group of fewer than 3 goes to the finals directly.
     """
 
     def __init__(self, precedence: Mapping[str, float], deciding: Deciding | None = None) -> None:
-        """The `precedence` is as of a `Race`; at least one candidate. `deciding`: the batches decide, and do not only
-        screen."""
+        """Begin a screen. `precedence` is as in `Race`, with at least one candidate. `deciding`: the limits of batches
+        that decide the race; `None` if the batches only screen."""
         error, fewest = (1 - ENOUGH, FEWEST_ROUNDS) if deciding is None else (ERROR, deciding.fewest)
         self._race = Race(precedence, error, fewest=fewest, near=NEAR)
         self._deciding = deciding
         self._joined: dict[str, int] = {}
         """The number of batches before the first one of each candidate ..."""
         self._looks: dict[str, int] = {}
-        """... and the number of batches that each candidate was in."""
+        """... and the number of batches that held each candidate."""
         self._counted: set[str] = set()
         """The candidates with a block that counts."""
         self._unusable: list[str] = []
@@ -66,18 +69,18 @@ class Screen:
 
     @property
     def contending(self) -> tuple[str, ...]:
-        """The candidates that were not eliminated: once the screen has ended, those in the finals."""
+        """The candidates that were not eliminated; after the end of the screen, those in the finals."""
         return self._race.contending
 
     @property
     def active(self) -> tuple[str, ...]:
-        """The candidates in the next batch; none once the screen has ended."""
+        """The candidates in the next batch; none after the end of the screen."""
         return () if self._ended else self._race.active
 
     @property
     def brief(self) -> tuple[str, ...]:
         """The candidates of `active` whose blocks may be half as long: the batches so far show them far behind the
-        leader, or show nothing of them. Precision decides only between candidates that are near."""
+        leader, or do not compare them with it. Precision matters only between candidates that are near each other."""
         known, leader = self._race.effects_ms, self._race.leader
         near = {key for key, ms in known.items() if leader in known and ms <= FAR * known[leader]}
         return tuple(key for key in self.active if key not in near)
@@ -88,7 +91,7 @@ class Screen:
         return self._race.rounds
 
     def add_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> tuple[Elimination, ...]:
-        """Add the block medians of one batch, by its processes, and return the eliminations. See
+        """Add the block medians of one batch, one mapping per process, and return the eliminations. See
         `ScreenedRace.add_batch`."""
         for key in apart:
             if key in self.contending:
@@ -114,13 +117,14 @@ class Screen:
 
     @property
     def unusable(self) -> tuple[str, ...]:
-        """The candidates that were put aside: none of their blocks counts, in as many batches as it takes to decide,
-        though blocks of others do. They would hold the race open. In the finals they leave by themselves."""
+        """The candidates that were removed, because none of their blocks counts after the number of batches that it
+        takes to decide, though blocks of others do. They would keep the race undecided. In the finals such candidates
+        leave anyway."""
         return tuple(self._unusable)
 
     @property
     def fruitless(self) -> bool:
-        """Tell whether no block of anyone counts, in as many batches as it takes to decide."""
+        """Tell whether no block of any candidate counts, after the number of batches that it takes to decide."""
         return self._deciding is not None and not self._counted and self.rounds >= self._deciding.fewest
 
     def _put_aside(self) -> None:
@@ -133,20 +137,19 @@ class Screen:
                 self._unusable.append(key)
 
     def finals_follow(self) -> None:
-        """Let the batches only screen from now on."""
+        """Let the batches only screen, and not decide, from now on."""
         self._deciding = None
         self._ended = self._ended or self._spent()
 
     def stop(self) -> None:
-        """End the screen because no time is left, if its batches are enough to say who leads: these were the last
-        batches then."""
+        """End the screen because no time is left, if its batches are enough to name a leader: no batch follows."""
         if self._deciding is not None and self.rounds >= self._deciding.fewest and self.leader is not None:
             self._ended = True
 
     def _spent(self) -> bool:
         if self._deciding is None:
             return self.rounds >= MOST_BATCHES
-        # A candidate that joined a race with earlier batches has the same number of batches with the others.
+        # A candidate that joined later gets as many batches together with the others.
         since = max(self._joined.get(key, self.rounds) for key in self.contending)
         return self.rounds - since >= self._deciding.most
 
@@ -157,7 +160,7 @@ class Screen:
 
     @property
     def effects_ms(self) -> Mapping[str, float]:
-        """The latency of the candidates in the finals as batches show it, up to a common factor."""
+        """The latencies of the candidates in the finals, from the batches, up to a common factor."""
         return self._race.effects_ms
 
     @property

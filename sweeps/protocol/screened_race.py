@@ -1,5 +1,5 @@
-"""A race for one winner: the screens of all groups, then the finals of those left, or no finals where batches decide.
-Pure."""
+"""A race for one winner: the screens of all groups, then the finals of the candidates left; no finals if batches
+decide. Pure."""
 
 from collections.abc import Collection, Mapping
 
@@ -10,7 +10,8 @@ from sweeps.stats import Estimate
 
 
 class ScreenedRace:
-    """A race for the fastest variant. It depends only on its arguments and on batches and rounds, in their order."""
+    """A race for the fastest variant. The state depends only on the arguments and on the order of batches and
+    rounds."""
 
     def __init__(
         self,
@@ -20,10 +21,11 @@ class ScreenedRace:
         *,
         deciding: Deciding | None = None,
     ) -> None:
-        """`groups` has the group of each candidate that can be measured in batches, by its key. The other parameters
-        are those of `Race`.
+        """Begin a race. `groups` has the group of each candidate that can be measured in batches, by its key. The other
+        parameters are those of `Race`.
 
-        `deciding`: the batches decide, if they can: all candidates are of one group, which is screened.
+        `deciding`: the limits of batches that decide the race; used only if all candidates are of one group, which is
+        screened.
         """
         self._fewest = fewest
         self._precedence = dict(precedence)
@@ -46,7 +48,7 @@ class ScreenedRace:
 
     @property
     def batches(self) -> tuple[tuple[str, ...], ...]:
-        """The keys of each batch that is measured next; none in the finals."""
+        """The keys of each batch to be measured next; none in the finals."""
         return tuple(screen.active for screen in self._screens if screen.active)
 
     @property
@@ -61,12 +63,12 @@ class ScreenedRace:
 
     @property
     def active(self) -> tuple[str, ...]:
-        """The keys of the candidates that are measured next in processes of their own; none while there are batches."""
+        """The keys of the candidates to be measured next in separate processes; none while there are batches."""
         return () if self._finals is None else self._finals.active
 
     @property
     def batches_decide(self) -> bool:
-        """Tell whether the batches decide: there are no finals."""
+        """Tell whether the batches decide the race, without finals."""
         return self._batches_decide
 
     @property
@@ -76,12 +78,12 @@ class ScreenedRace:
 
     @property
     def unusable(self) -> tuple[str, ...]:
-        """See `Screen.unusable`; only where batches decide."""
+        """See `Screen.unusable`; empty unless batches decide."""
         return tuple(key for screen in self._screens for key in screen.unusable)
 
     def ratio(self, key: str) -> Estimate | None:
-        """The latency of `key` divided by the leader's, as batches show it, with 95 %. `None` for the leader, before
-        the race ended in batches, and where nothing of it counted."""
+        """Return the latency of `key` divided by the leader's, from the batches, with its 95 % interval. `None` for the
+        leader, before the race ended in batches, and if no block of `key` counted."""
         return self._screens[0].ratio(key) if self.ended_in_batches and key != self.leader else None
 
     @property
@@ -111,8 +113,9 @@ class ScreenedRace:
         """Add one batch, which is of one group, and return the eliminations. Candidates that are not in a screen are
         ignored.
 
-        It has the medians (ms) of each of its processes; `None`: it was in the batch, but its block does not count.
-        `apart`: cannot be measured in batches, as this one showed. They go to the finals, which follow in any case.
+        Each mapping has the medians (ms) of one process, by key; `None`: the batch held the candidate, but its block
+        does not count. `apart`: candidates that cannot be measured in batches, as this batch showed. They go to the
+        finals, so there will be finals.
         """
         eliminations: tuple[Elimination, ...] = ()
         keys = {key for medians_ms in processes for key in medians_ms} | set(apart)
@@ -127,14 +130,14 @@ class ScreenedRace:
         for key in (*(elimination.key for elimination in eliminations), *self.unusable):
             self._precedence.pop(key, None)
         self._screened += eliminations
-        # Nothing is known of any candidate where no two blocks of any batch count.
+        # If no two blocks of any batch count, nothing is known of any candidate.
         self._batches_decide = self._batches_decide and not (self.ended_in_batches and self.leader is None)
         self._begin_finals()
         return eliminations
 
     def stop(self) -> bool:
-        """End the batches because no time is left. Returns whether the batches so far say who leads: then these were
-        the last ones."""
+        """End the batches because no time is left. Return whether the batches so far name a leader, so that the race
+        has ended with them."""
         for screen in self._screens:
             screen.stop()
         return self.ended_in_batches
@@ -156,7 +159,7 @@ class ScreenedRace:
         for screen in self._screens:
             if key in screen.contending:
                 screen.withdraw(key)
-        # Batches that end with a failure have measured nothing that shows who leads.
+        # Batches that end with a failure have not shown who leads.
         self._batches_decide = self._batches_decide and (ended or bool(self.batches))
         if len(self._precedence) > 1:
             del self._precedence[key]
@@ -168,6 +171,6 @@ class ScreenedRace:
 
     def _begin_finals(self) -> None:
         if self._finals is None and not self.batches and not self._batches_decide:
-            # A candidate that its group left alone was compared with nobody in that group.
+            # A candidate that is alone in its group was compared with nothing there.
             screened = [effects for screen in self._screens if len(effects := screen.effects_ms) > 1]
             self._finals = Race(self._precedence, fewest=self._fewest, screened=screened)

@@ -1,14 +1,14 @@
 """The sentinel: a small built-in model, timed at intervals, that shows when the device itself changed speed. Pure.
 
-A sweep compares variants within rounds, so what a whole round shares cancels in the comparison: slow drift, and speeds
-between which the device goes back and forth. Only a shift that lasts cuts a round in two. It is found where all checks
-after it are slower (or all faster) than every check before it, by more than 5 %. Blocks between the last check before
-the shift and the first one after it get the label `device_changed`: on which side of the shift they lie is not known.
-Blocks before and after it keep their rounds.
+A sweep compares variants within rounds, so everything that a whole round shares cancels in the comparison: slow drift,
+and speeds between which the device goes back and forth. Only a shift that lasts cuts a round in two. There is a shift
+if all checks after it are slower (or all faster) than every check before it, by more than 5 %. Blocks between the last
+check before the shift and the first one after it get the label `device_changed`: it is not known on which side of the
+shift they lie. Blocks before and after it keep their rounds.
 
-Where a speed that was not known before ended and did not come again, as in a burst, the blocks around the checks that
-saw it are in doubt (`device_moved`): they are left out where there are enough others. For the blocks after the last
-check of an interrupted run, the first check of the next run says whether the device is still the same.
+If a new speed ended and did not come again, as in a burst, the blocks around the checks that saw it are in doubt
+(`device_moved`): they are left out if there are enough others. After an interrupted run, the first check of the next
+run shows whether the blocks after the last check are in doubt.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ _DATA = DataSpec(
 )
 
 CHECK_BLOCKS = 3
-"""Processes of one sentinel check: single processes differ by more than the change to detect."""
+"""Number of processes of one sentinel check: single processes differ by more than the change to detect."""
 _ROUNDS_PER_CHECK = 10
 
 
@@ -46,7 +46,7 @@ class PlacedBlock:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The positions between `after` and `until` in one run (session) of the driver: the device changed among them."""
+    """The positions between `after` and `until` in one run (session) of the driver, in which the device changed."""
 
     @property
     def label(self) -> str:
@@ -57,24 +57,24 @@ class Span:
     after: int
     until: int
     lasts: bool = True
-    """The device changed for good if this is true; otherwise it came back."""
+    """Whether the device changed for good; otherwise it returned to its earlier speed."""
 
     def holds(self, placed_block: PlacedBlock) -> bool:
         return placed_block.block.session == self.session and self.after < placed_block.position < self.until
 
 
 def data_for(model: ModelSpec, data: DataSpec) -> DataSpec:
-    """Return the sweep's own data, but for the sentinel, whose answers nobody uses."""
+    """Return the sweep's own data, or small synthetic data for the sentinel, whose outputs nobody uses."""
     return _DATA if model == MODEL else data
 
 
 def round_of(check: int, number: int) -> int:
-    """The round number under which block `number` of a sentinel check is stored."""
+    """Return the round number under which block `number` of a sentinel check is stored."""
     return check * _ROUNDS_PER_CHECK + number
 
 
 def check_of(round_: int) -> int:
-    """Return the check that a block of this round is part of."""
+    """Return the number of the check that has the block of this round."""
     return round_ // _ROUNDS_PER_CHECK
 
 
@@ -89,15 +89,15 @@ def moved(blocks: Sequence[Block], known: Sequence[Block]) -> bool:
 
 
 def changed_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
-    """The spans in which the device changed its speed for good. `placed`: in the order of measuring.
+    """Return the spans in which the device changed its speed for good. `placed`: in the order of measuring.
 
     A span lasts from the last check before the shift to the first one after it. A shift is found in each run (session)
     of the driver, between two checks that differ by more than 5 %, if the later one and all that follow in the run have
-    moved (`moved`) from all known ones: those before it in the run, and those of earlier runs in which the device had
-    not shifted. So speeds between which a device goes back and forth are no shift once they are known. If the shift
-    fell into a check, whose own blocks then differ by more than 5 %, the span reaches from the check before that one
-    to the one after it. Incomplete checks are ignored. In the last check of a run a shift counts, too: whether it lasts
-    will be seen.
+    moved (`moved`) from all known ones: those before it in the run, and those of earlier runs before the device had
+    shifted. So speeds between which a device goes back and forth are no shift once they are known. If the shift fell
+    into a check, whose own blocks then differ by more than 5 %, the span reaches from the check before that one to the
+    one after it. Incomplete checks are ignored. In the last check of a run a shift counts, too: later checks will show
+    whether it lasts.
     """
     spans: list[Span] = []
     known: list[float] = []
@@ -119,13 +119,13 @@ def changed_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
 
 
 def doubtful_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
-    """Return, beside `changed_spans`, the spans in which a block may be of another speed than its neighbours, in each
-    run.
+    """Return, in addition to `changed_spans`, the spans in which a block may be of another speed than its neighbours,
+    in each run.
 
-    Checks that have moved from all known ones, and only once in the run, have seen a speed that did not last: what lies
-    between the check before and the one after them is in doubt. Where the first check of a run has moved from all
-    of the run before, what that run measured after its last check may be of either speed, and counts as if a shift
-    fell into it.
+    If checks have moved from all known ones, and only once in the run, they have seen a speed that did not last: the
+    blocks between the check before them and the one after them are in doubt. If the first check of a run has moved from
+    all checks of the run before, the blocks of that earlier run after its last check may be of either speed, and count
+    as if a shift fell among them.
     """
     spans: list[Span] = []
     before: list[PlacedBlock] = []
@@ -141,8 +141,8 @@ def doubtful_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
 
 
 def in_race(labels: Iterable[str]) -> tuple[str, ...]:
-    """The labels of a block in a race, where a shift is only a warning: the race pairs blocks within rounds, and one
-    block in which a shift fell cannot decide. A speed that did not last is no warning there."""
+    """Return the labels of a block in a race, in which a shift is only a warning: the race pairs blocks within rounds,
+    and one block in which a shift fell cannot decide. A speed that did not last gives no warning in a race."""
     lasting = (label for label in labels if label != "device_moved")
     return tuple("device_moved" if label == "device_changed" else label for label in lasting)
 
@@ -162,8 +162,8 @@ def _burst(session: int, whole: Sequence[Sequence[PlacedBlock]], figures: Sequen
 
 
 def _shifts(checks: Sequence[Sequence[float]], before: int, now: int, known: Sequence[float]) -> bool:
-    """Tell whether the device changed for good between two checks, by their numbers; all values are figures of
-    blocks."""
+    """Tell whether the device changed for good between two checks. `before` and `now`: numbers of checks; all values
+    are figures of blocks."""
     earlier, later = [*known, *chain(*checks[: before + 1])], [*chain(*checks[now:])]
     return _differ(checks[now], checks[before]) and _apart(checks[now], earlier) and _beyond(later, earlier)
 

@@ -1,7 +1,7 @@
-"""The choice of the jobs of one device that are still measured, with the reasons why the others have ended. Pure.
+"""Which jobs of one device are still measured, and why the others have ended. Pure.
 
-It takes the rounds one by one. A job ends when it is stable or, in a race, when it cannot win. The recorded rounds
-always give the same decisions, so an interrupted run continues where it stopped.
+Rounds are added one at a time. A job ends when it is stable or, in a race, when it cannot win. The recorded rounds
+always give the same decisions, so an interrupted run continues at the point where it stopped.
 """
 
 import hashlib
@@ -30,8 +30,8 @@ _NONE_COUNTS = "none of its blocks counts; see its trust labels"
 
 
 class Contest:
-    """The rounds of the timed jobs of one device. They are one class, since batches, rounds and used-up time all end
-    jobs by the state of the same race."""
+    """The rounds of the timed jobs of one device. One class holds them, because batches, rounds and used-up time all
+    end jobs by the state of the same race."""
 
     def __init__(
         self,
@@ -44,10 +44,9 @@ class Contest:
         batches_decide: bool = False,
         noise: float | None = None,
     ) -> None:
-        """`names` maps job keys to names for people, `precedence` is as in `Race`. There is at least one job.
-
-        `groups`: of the jobs that a race for one winner may measure in batches, by job key. `batches_decide`: whether
-        the device was shown to keep ratios in them. `noise`: as of a `Settled`.
+        """Begin without any round. `names` maps job keys to names for people, `precedence` is as in `Race`. There is at
+        least one job. `groups`: the groups of the jobs that a race for one winner may measure in batches, by job key.
+        `batches_decide`: whether the device was shown to keep latency ratios in batches. `noise`: as `Settled.noise`.
         """
         self._names = names
         self._protocol = protocol
@@ -76,7 +75,7 @@ class Contest:
 
     @property
     def active(self) -> tuple[str, ...]:
-        """Keys of the jobs that are measured in the next round. In a race, others may rest."""
+        """Keys of the jobs to be measured in the next round. In a race, others may rest."""
         if self._race is None:
             return self.contending
         active = set(self._race.active)
@@ -84,7 +83,7 @@ class Contest:
 
     @property
     def batches(self) -> tuple[tuple[str, ...], ...]:
-        """The job keys of each batch that is measured next, before any block of `active`."""
+        """The job keys of each batch to be measured next, before any block of `active`."""
         # No job is left once the device's time is used up.
         return () if self._screened is None or not self._left else self._screened.batches
 
@@ -95,11 +94,11 @@ class Contest:
 
     @property
     def race(self) -> "ScreenedRace | FrontRace | None":
-        """The race is `None` if the protocol has no race."""
+        """The race; `None` if the protocol has no race."""
         return self._race
 
     def take(self, blocks: Iterable[Block]) -> list[Settled]:
-        """Add the blocks of one round, at most one per job. Returns the jobs that end now.
+        """Add the blocks of one round, at most one per job. Return the jobs that end now.
 
         Blocks of jobs that ended earlier are ignored.
         """
@@ -123,7 +122,7 @@ class Contest:
         return self._ended(self._ended_by_race(medians) if self._race else self._ended_by_stability())
 
     def count_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> list[Settled]:
-        """Add the block medians of one batch, as of `ScreenedRace.add_batch`. Returns the jobs that end now."""
+        """Add the block medians of one batch, as in `ScreenedRace.add_batch`. Return the jobs that end now."""
         if self._screened is None:
             return []
         left = [{key: value for key, value in medians.items() if key in self._left} for medians in processes]
@@ -137,7 +136,7 @@ class Contest:
         return self._ended(_of_batches(ended, self._screened))
 
     def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> list[Settled]:
-        """Add one batch as `count_batch` does, from the items that the processes measured, by job key."""
+        """Add one batch as `count_batch` does, from the measured batch items of each process, by job key."""
         medians = [
             {
                 key: None if disqualified(in_race(item.labels)) else figure_ns(item.samples_ns) / 1e6
@@ -222,7 +221,8 @@ class Contest:
         return ended_in_batches(self._screened, names, left, self._end, noise=self._noise, out_of_time=out_of_time)
 
     def _unusable(self) -> list[Settled]:
-        """Remove and return the jobs with enough rounds of which none counts: they would keep the race undecided."""
+        """Remove and return the jobs with enough rounds but no block that counts: they would keep the race
+        undecided."""
         assert self._race is not None
         keys = [
             key
@@ -239,7 +239,7 @@ class Contest:
     def _end(self, key: str, reason: SettledReason, message: str) -> Settled:
         leads = self._race is not None and key == self._race.leader
         in_batches = self._screened is not None and self._screened.ended_in_batches
-        # A single job was not selected among others. Where batches decide, the leader has no time yet.
+        # A single job was not selected among others. If batches decide, the leader has no latency yet.
         won = (reason in ("best", "undecided") or in_batches) and len(self._names) > 1
         return Settled(
             job_key=key,
@@ -257,12 +257,12 @@ class Contest:
 
 
 def _of_batches(settled: Iterable[Settled], race: "ScreenedRace") -> list[Settled]:
-    """Return the same ends, which also say whether batches decide."""
+    """Return copies of the ends that also say whether batches decide."""
     return [replace(end, batches_decide=race.batches_decide) for end in settled]
 
 
 def _only_batches(race: "ScreenedRace") -> str:
-    """Return the text about batches that name no leader when the time ran out."""
+    """Return the text for batches that named no leader before the time ran out."""
     if not race.batches:
         return ""
     count = f"{race.most_batches} batch{'es' * (race.most_batches != 1)}"
@@ -280,7 +280,7 @@ def _unstable(blocks: int, counted: int, fewest: int) -> tuple[SettledReason, st
 
 
 def shuffled_order(job_keys: Iterable[str], round: int, seed: int) -> list[str]:
-    """The jobs of one round, shuffled by a hash of seed, round and key.
+    """Return the jobs of one round, shuffled by a hash of seed, round and key.
 
     The order does not depend on the order of `job_keys` or on the process. A job that is added later does not change
     the order of the others.

@@ -1,13 +1,12 @@
-"""The check whether a build keeps a bound on its accuracy drop, and the number of images that would show it. Pure;
-counts of images in.
+"""Whether a build keeps a bound on its accuracy drop, and how many images would show it. Pure; counts of images in.
 
 "At most 1 point lost" is a one-sided question of non-inferiority. It is answered at 5 %, always by the score test for
 the difference of paired proportions (Tango, Statistics in Medicine 17, 1998): its error at a drop that equals the bound
-is 3 to 5 % where counts are small too (`tests/sweeps/ranking/test_accuracy_bound.py` computes it exactly). `lost` are
-the images that eager gets right and the build gets wrong; `gained` are the reverse. Points are percentage points.
+is 3 to 5 %, even for small counts (`tests/sweeps/ranking/test_accuracy_bound.py` computes it exactly). `lost` is the
+number of images that eager gets right and the build gets wrong; `gained` is the reverse. Points are percentage points.
 
-With the same shares of images lost and gained, the score grows with the root of the number of images. So the number of
-images that would answer the question follows from the shares that were seen.
+If the shares of images lost and gained stay the same, the score grows with the root of the number of images. So the
+number of images that would answer the question follows from the measured shares.
 """
 
 import math
@@ -18,10 +17,10 @@ from sweeps.distributions import normal_quantile
 from sweeps.stats import share_interval
 
 ERROR = 0.05
-"""The chance to call a drop kept, or broken, that equals the bound."""
+"""The chance to report a drop that equals the bound as kept, or as broken."""
 
 MOST_IMAGES = 1_000_000
-"""The largest number of further images that is reported: nobody has more."""
+"""The largest number of further images that is reported: nobody has more images than this."""
 
 NEEDED = "more evaluation image"
 """Each text that gives a number of images contains these words."""
@@ -34,13 +33,14 @@ class ImagesNeeded:
     """The number of further evaluation images that would answer the question, if the drop stays as it was measured."""
 
     more: int | None
-    """The number if answers differ as often as was measured. `None`: not settled with `MOST_IMAGES` more."""
+    """The number of images if the answers of build and eager differ as often as measured; `None`: more than
+    `MOST_IMAGES`."""
     fewest: int | None
-    """The number if answers differ as seldom as the measured share allows at 95 %."""
+    """The number of images if answers differ as seldom as the 95 % interval of the measured share allows."""
     most: int | None
-    """The number if answers differ as often as the measured share allows at 95 %."""
+    """The number of images if answers differ as often as the 95 % interval of the measured share allows."""
     keeps: bool
-    """The images would show that the build keeps the bound; otherwise, that it does not."""
+    """Whether these images would show that the build keeps the bound; otherwise, they would show that it does not."""
 
     @property
     def text(self) -> str:
@@ -61,7 +61,7 @@ class ImagesNeeded:
 def score(lost: float, gained: float, images: float, bound: float) -> float:
     """Return Tango's score of a drop against `bound` points: a standard normal variable if the drop is the bound.
 
-    Negative if less was lost. 0 where nothing is known: a bound of 0 points, and no answer that differs.
+    The score is negative if less was lost, and 0 if nothing is known: a bound of 0 points, and no answer that differs.
     """
     if bound < 0:
         return -score(gained, lost, images, -bound)
@@ -69,7 +69,7 @@ def score(lost: float, gained: float, images: float, bound: float) -> float:
         return -math.inf
     share = bound / 100
     # The likelihood has its maximum where (share lost) - (share gained) is the bound: a quadratic equation for the
-    # latter.
+    # share gained.
     a, b, c = 2 * images, (2 * images - lost + gained) * share - lost - gained, -gained * share * (1 - share)
     root = math.sqrt(b * b - 4 * a * c)
     share_gained = (root - b) / (2 * a) if b <= 0 else (-2 * c) / (root + b)
@@ -78,7 +78,7 @@ def score(lost: float, gained: float, images: float, bound: float) -> float:
 
 
 def side(lost: int, gained: int, images: int, bound: float) -> Literal["below", "above"] | None:
-    """Tell on which side of `bound` the drop is shown to be; `None`: not shown."""
+    """Return whether the drop is shown to be below or above `bound`; `None` if neither is shown."""
     scored = score(lost, gained, images, bound)
     if abs(scored) < _LEAST_SCORE:
         return None
@@ -94,8 +94,8 @@ def least_images(bound: float) -> int | None:
 
 
 def images_needed(lost: int, gained: int, images: int, bound: float) -> ImagesNeeded | None:
-    """Return how many more images would settle on which side of `bound` the drop is. `None` if it is settled, or
-    without images."""
+    """Return how many more images would show whether the drop is below or above `bound`. `None` if that is shown
+    already, or without images."""
     if images < 1 or side(lost, gained, images, bound) is not None:
         return None
     drop = (lost - gained) / images
@@ -113,6 +113,6 @@ def _more(drop: float, differ: float, images: int, bound: float) -> int | None:
 
 
 def _rounded(count: int) -> int:
-    """Round up, to two digits: the count is an estimate."""
+    """Round up to two significant digits: the count is an estimate."""
     unit: int = 10 ** max(0, len(str(count)) - 2)
     return math.ceil(count / unit) * unit

@@ -1,8 +1,9 @@
 """The change in accuracy between two builds, from the accuracy drop of each against the fp32 eager model. Pure.
 
-A stored drop tells how many images a build lost and gained against eager, but not which images. So the change between
-two builds is exact. Its interval is the widest one that agrees with the stored counts: it assumes that no image was
-lost by both builds or gained by both. Against a build whose answers equal eager's, it is the paired interval itself.
+A stored drop has the numbers of images that a build lost and gained against eager, but not which images. So the change
+between two builds is exact. Its interval is the widest one that agrees with the stored counts: it assumes that no image
+was lost by both builds or gained by both. If one of the builds has the same answers as eager, it is the paired interval
+itself.
 """
 
 from functools import lru_cache
@@ -23,18 +24,19 @@ def change(earlier: Estimate, now: Estimate, images: int) -> Estimate:
     if before is None or after is None:
         return Estimate(earlier.value - now.value, None, None)
     lost, gained = after[0] + before[1], before[0] + after[1]
-    # The images that can differ are at most `images`.
+    # At most `images` images can differ.
     in_both = max(0, -(-(lost + gained - images) // 2))
     drop = drop_of(lost - in_both, gained - in_both, images)
     low, high = _ends(drop)
     return Estimate(0.0 - drop.value, 0.0 - high, 0.0 - low)  # The subtraction from 0.0 avoids -0.0.
 
 
-@lru_cache(maxsize=4096)  # Most builds of a place lose the same few images, and each view of a page asks again.
+@lru_cache(maxsize=4096)  # Most builds of a place lose the same few images, and pages ask again each time.
 def lost_and_gained(drop: Estimate, images: int) -> tuple[int, int] | None:
-    """Find the counts behind a drop by bisection: their difference is known, and the interval widens with their sum.
+    """Return the numbers of images lost and gained behind a drop, found by bisection: their difference is known, and
+    the interval widens with their sum.
 
-    If several counts fit (the interval ends at 100 points), the largest. `None` if no count fits.
+    If several counts fit (the interval ends at 100 points), the largest are returned. `None` if no count fits.
     """
     if drop.low is None or images < 1:
         return None

@@ -28,7 +28,7 @@ def interval(figures: Mapping[str, float | None], metric: str) -> tuple[float, f
 
 
 def amount(figures: Mapping[str, float | None], metric: str) -> str:
-    """Write a figure like `7.81 ms`, with three significant digits."""
+    """Return a figure as text like `7.81 ms`, with three significant digits."""
     value = figures.get(metric)
     if value is None:
         return "infinite" if metric == "sqnr_db" else "not known"
@@ -43,8 +43,8 @@ ONLY_IN_BATCHES = (
 
 
 def in_words(figures: Mapping[str, float | None], metric: str, of: IntervalOf = "") -> str:
-    """Write a figure like `7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one, and the states that
-    the interval is `of`."""
+    """Return a figure as text like `7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one, and the
+    states of the device that the interval covers (`of`)."""
     ends = None if figures.get(metric) is None else interval(figures, metric)
     if ends is None:
         return amount(figures, metric)
@@ -52,8 +52,8 @@ def in_words(figures: Mapping[str, float | None], metric: str, of: IntervalOf = 
 
 
 def paired(ratio: Estimate | None, source: str) -> str:
-    """Write a ratio like `1.91× (1.70 to 2.10)`: paired by round, or of batches, as `sweeps.ranking.ties.MadeOf.source`
-    says; `–` if there is none. The winner's ratio to itself has no interval."""
+    """Return a ratio as text like `1.91× (1.70 to 2.10)`: paired by round, or of batches, according to
+    `sweeps.ranking.ties.MadeOf.source`; `–` if there is none. The winner's ratio to itself has no interval."""
     if ratio is None or source not in ("rounds", "batches"):
         return "–"
     ends = "" if ratio.low is None or ratio.value == 1.0 == ratio.low else f" ({ratio.low:.2f} to {ratio.high:.2f})"
@@ -61,7 +61,8 @@ def paired(ratio: Estimate | None, source: str) -> str:
 
 
 def delegated_in_words(figures: Mapping[str, float | None]) -> str:
-    """Name the delegated parts of a model that is not wholly delegated, the usual reason of a slow one; else empty."""
+    """Return a text about the parts of a model that are delegated, if not all are: the usual reason of a slow model.
+    Otherwise empty."""
     shares = {part: figures.get(metric) for part, metric in _DELEGATED.items()}
     known = {part: share for part, share in shares.items() if share is not None}
     if not known or min(known.values()) >= _WHOLE_PERCENT:

@@ -1,10 +1,10 @@
 """Latencies at one speed of a device that shifted for good while it measured, or between two runs. Pure.
 
 Without a race, builds have different rounds: one may have most of its blocks before the shift, another one after it,
-and the p50 of each is of the speed that it met. The common part of a round cancels within the round. So the logarithm
-of a block is taken as build + round, and a build's latency is that of its own part, at the speed at which most blocks
-were measured. A round's part is the median over its builds, and a build's the median over its rounds: bursts in single
-blocks do not move them.
+and the p50 of each is at the speed during its blocks. The common part of a round cancels within the round. So the
+logarithm of a block is modelled as build + round, and a build's latency is that of the build's part, at the speed at
+which most blocks were measured. A round's part is the median over its builds, and a build's part the median over its
+rounds: bursts in single blocks do not move these medians.
 """
 
 import math
@@ -23,16 +23,16 @@ from sweeps.results import ResultRow
 from sweeps.stats import NEGLIGIBLE
 
 _PASSES = 200
-"""The number of passes of the fit by least squares, from which the medians begin."""
+"""The number of passes of the fit by least squares, which gives the starting point of the fit by medians."""
 _MEDIAN_PASSES = 20
 
 
 def at_one_speed(group: Sequence[ResultRow]) -> list[ResultRow]:
-    """Return rows with the same conditions at one speed; the same rows, if the device did not shift, or a race compared
-    them by rounds.
+    """Return rows with the same conditions, with all latencies at one speed; the same rows, if the device did not
+    shift, or if a race compared them by rounds.
 
-    It shifted if the sentinel found that, or if the rounds of two runs of the driver lie over 5 % apart. Rows whose p50
-    changes by 2 % or more get the label `device_moved`.
+    The device shifted if the sentinel found that, or if the rounds of two runs of the driver lie over 5 % apart. Rows
+    whose p50 changes by 2 % or more get the label `device_moved`.
     """
     if any(row.settled is not None and row.settled.budget == "race" for row in group):
         return list(group)
@@ -48,8 +48,8 @@ def at_one_speed(group: Sequence[ResultRow]) -> list[ResultRow]:
 
 
 def _at(row: ResultRow, ms: float, factors: Mapping[int, float]) -> ResultRow:
-    # The medians of every build are scaled alike: the common part of a round still cancels, and the interval is made of
-    # blocks at this speed.
+    # The medians of every build are scaled by the same factors: the common part of a round still cancels, and the
+    # interval comes from blocks at this speed.
     medians_ms = tuple((visit, median_ms * factors.get(visit, 1.0)) for visit, median_ms in row.block_medians_ms)
     row, before_ms = replace(row, block_medians_ms=medians_ms), row.figure(LATENCY)
     if before_ms is None or abs(math.log(ms / before_ms)) < math.log1p(NEGLIGIBLE):
@@ -62,9 +62,9 @@ def _at(row: ResultRow, ms: float, factors: Mapping[int, float]) -> ResultRow:
 def _fitted(
     medians_ms: Mapping[str, Mapping[int, float]],
 ) -> tuple[dict[str, float], dict[int, float], list[float]]:
-    """Return the latencies (ms) of the builds that have rounds in common, directly or through others, with most of the
-    blocks; by round, the factor that brings its blocks to that speed; and the levels of the runs that these rounds are
-    from, as logarithms."""
+    """Return the latencies (ms) of the builds that are linked by common rounds, directly or through other builds (the
+    linked set with most blocks); by round, the factor that converts its blocks to that speed; and the levels of the
+    runs that have these rounds, as logarithms."""
     logs = {key: {visit: math.log(ms) for visit, ms in medians_ms[key].items()} for key in _linked(medians_ms)}
     _, visits = fit_rounds(logs, statistics.fmean, _PASSES)
     _, visits = fit_rounds(logs, statistics.median, _MEDIAN_PASSES, visits)
@@ -82,7 +82,7 @@ def _fitted(
 
 
 def _linked(medians_ms: Mapping[str, Mapping[int, float]]) -> set[str]:
-    """Return the largest set of builds, by their blocks, that are linked by common rounds."""
+    """Return the largest set of builds, by number of blocks, that are linked by common rounds."""
     left, largest = set(medians_ms), set[str]()
     while left:
         builds, visits = {left.pop()}, set[int]()

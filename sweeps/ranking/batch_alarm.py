@@ -1,12 +1,14 @@
-"""The alarm if processes of their own contradict the batches that decided a race. Pure.
+"""The alarm that blocks in separate processes contradict the batches that decided a race. Pure.
 
-The winner has blocks of its own, and its nearest rival one. The logarithm of their ratio, less that of the batches, is
-what a shared process does to it, plus noise. The alarm is raised where the 95 % interval of that lies beyond 5 %: so
-where the truth is within 5 %, in at most 2.5 % of races, as far as blocks are lognormal and the noise is known. It is
-known from `edgesweep noise --batches`, which counts like `_KNOWN_DEGREES` further blocks, and from the winner's blocks.
-A single block finds a contradiction only if it is several times as large as the noise.
+The winner has several blocks in separate processes, and its nearest rival one. The logarithm of their ratio, less that
+of the batches, is the effect of a shared process on the ratio, plus noise. The alarm is raised if the 95 % interval of
+that effect lies beyond 5 %: so if the true effect is within 5 %, there is an alarm in at most 2.5 % of races, as far as
+blocks are lognormal and the noise is known. The noise is known from `edgesweep noise --batches`, which counts like
+`_KNOWN_DEGREES` further blocks, and from the winner's blocks. A single block reveals a contradiction only if it is
+several times as large as the noise.
 
-Blocks with a disqualifying label do not count, nor do those of two runs: a device may have another state in each.
+Blocks with a disqualifying label do not count, nor do pairs of blocks from two runs: a device may have another state in
+each run.
 """
 
 import math
@@ -21,14 +23,14 @@ from sweeps.stats import CONFIDENCE, TAIL, Estimate
 MOST = 0.05
 """A shared process may change a ratio by this share without an alarm."""
 SPREAD, DEGREES = 0.025, 3.0
-"""The prior of the spread of blocks where it was not measured is that of a race (`sweeps.protocol.mixture`)."""
+"""The prior of the spread of blocks if it was not measured: the prior of a race (`sweeps.protocol.mixture`)."""
 _KNOWN_DEGREES = 6.0
-"""The degrees of freedom of a spread that was measured: today's spread may be another one."""
+"""The degrees of freedom of a measured spread: it may be another one today."""
 _SETTLE = "edgesweep run SWEEP.yaml --settle 3"
 
 
 def alarm(winner: ResultRow, group: Sequence[ResultRow]) -> str:
-    """Say how a row of `group` contradicts the batches in which `winner` led; empty where none does."""
+    """Return how a row of `group` contradicts the batches in which `winner` led, as a text; empty if none does."""
     for row in group:
         ended = row.settled
         if ended is None or not ended.checks or ended.by_key != winner.job_key or ended.ratio is None:
@@ -55,8 +57,8 @@ def contradicted(
     winners_ms: Mapping[int, float],
     noise: float | None,
 ) -> float | None:
-    """Return the ratio of latencies in processes of their own, if it is shown to be off from that of the batches by
-    more than `MOST`; otherwise `None`. Blocks are given by visit. `noise`: as of a `sweeps.records.Settled`."""
+    """Return the ratio of latencies in separate processes, if it is shown to differ from that of the batches by more
+    than `MOST`; otherwise `None`. Blocks are (visit, ms). `noise`: as `sweeps.settled.Settled.noise`."""
     runs = {run_of(visit) for visit, _ in checks_ms}
     check = [math.log(ms) for _, ms in checks_ms]
     winner = [math.log(ms) for visit, ms in winners_ms.items() if {run_of(visit)} == runs]

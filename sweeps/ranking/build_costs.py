@@ -1,7 +1,7 @@
 """The cost of each build of a model on each device of a sweep. Pure, from stored rows.
 
-The cost is its p50 latency divided by that of the device's best build that may ship there. Intervals are not taken into
-account, and nothing is told apart: that is what a ranking does.
+The cost of a build is its p50 latency divided by that of the device's best build that may ship there. Intervals are not
+taken into account: only a ranking tells builds apart.
 """
 
 import math
@@ -15,12 +15,12 @@ from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 
 Setup = tuple[str, ...]
-"""The key of one build as it is run, like `ResultRow.setup`."""
+"""Identifies one build and how it is run, like `ResultRow.setup`."""
 CellState = Literal["ships", "unresolved", "may_not", "failed", "skipped", "untimed"]
 
 
 class Cell(NamedTuple):
-    """One build on one device."""
+    """One build on one device: whether it may ship there, and its cost."""
 
     job_key: str
     state: CellState
@@ -34,8 +34,8 @@ Cells = Mapping[str, Mapping[Setup, Cell]]
 
 
 def costs_of(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[Setup, Cell]:
-    """Return the cell of each build on one device. `rows`: of one model. With results under several conditions those
-    with most rows count, since only they can be compared."""
+    """Return the cell of each build on one device. `rows`: of one model. If there are results under several conditions,
+    only the conditions with most rows count, since results under different conditions cannot be compared."""
     group = max(alike([row for row in rows if row.outcome == "measured" and row.timed]), key=len, default=[])
     verdicts = judge_all(group, objective)
     times = {row.job_key: row.metrics[LATENCY] for row in group}
@@ -52,7 +52,7 @@ def costs_of(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[Setup,
             state = "skipped"
         ratio = times[row.job_key] / best if row.job_key in times and best else None
         known = costs.get(row.setup)
-        # Units that share the work may have one build twice.
+        # Units of a pool may have measured the same build twice.
         if known is None or (known.ratio or math.inf) > (ratio or math.inf):
             costs[row.setup] = Cell(job_key=row.job_key, state=state, ratio=ratio)
     return costs

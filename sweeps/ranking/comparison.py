@@ -1,14 +1,14 @@
 """The comparison of the results of one sweep (or exported manifest) with those of another: which are slower? Pure.
 
-The ratio of two latencies, and what their sessions add to its interval: `sweeps.ranking.session_ratio`. With one
-session of a side, what the device does from day to day is only assumed. So a build that was slower in it is `slower
-(one session)`: it does not pass, and is not called slower. The finding about one ratio is made by
-`sweeps.ranking.latency_findings`.
+`sweeps.ranking.session_ratio` computes the ratio of two latencies, with an interval that allows for differences between
+sessions. If a side has only one session, the changes of the device from day to day are only assumed. So a build that
+was slower in that session is `slower (one session)`: it does not pass, but is not reported as slower. The finding about
+one ratio comes from `sweeps.ranking.latency_findings`.
 
-A result that was not found slower has not passed: if the blocks leave it open, it is `unresolved`, not `the same`.
-Builds that were measured in the same sessions are judged as a set (`sweeps.ranking.peer_evidence`).
+A result that was not found slower has not passed: if its blocks are not enough to decide, it is `unresolved`, not
+`the same`. Builds that were measured in the same sessions are judged as a set (`sweeps.ranking.peer_evidence`).
 
-Only results measured under the same conditions are compared. Conditions that differ are named.
+Only results measured under the same conditions are compared. For other results the conditions that differ are listed.
 """
 
 from collections import defaultdict
@@ -47,12 +47,12 @@ FINDINGS: tuple[Finding, ...] = (
     "not slower",
     "not comparable",
 )
-"""The findings are in the order of tables."""
+"""All findings, in the order of tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One variant on one device, B against A."""
+    """The comparison of one variant on one device, B against A."""
 
     name: str
     """The variant's name in B."""
@@ -61,26 +61,25 @@ class Compared:
     a_p50_ms: float | None
     b_p50_ms: float | None
     a_mean_ms: float | None
-    """The geometric mean of A's blocks, each session counting the same; `None` with fewer than 2 blocks."""
+    """The geometric mean of A's blocks, each session with the same weight; `None` with fewer than 2 blocks."""
     b_mean_ms: float | None
     ratio: float | None
-    """The latency of B as a multiple of A's: `b_mean_ms` divided by `a_mean_ms`, with its 95 % interval, where both
-    have 2 blocks or more, also where the two are not comparable."""
+    """The latency of B as a multiple of A's: `b_mean_ms` divided by `a_mean_ms`, with its 95 % interval, if both have 2
+    blocks or more, even if the two are not comparable."""
     ratio_low: float | None
     ratio_high: float | None
     a_sessions: int
-    """The number of sessions that A's blocks are from."""
+    """The number of sessions of A's blocks."""
     b_sessions: int
     session_spread_percent: float | None
-    """The standard deviation between sessions that the interval contains; `None`: both were measured in the same
+    """The standard deviation between sessions that the interval contains; `None` if both were measured in the same
     runs."""
     why: str
-    """The reason why the two are not comparable, or the part that the finding leaves open; else empty."""
+    """The reason why the two are not comparable, or the question that the finding leaves open; else empty."""
     set_of: int
-    """The number of builds of the set that the variant is in (`sweeps.ranking.peer_evidence`); 1: it was judged alone.
-    """
+    """The number of builds in the variant's set (`sweeps.ranking.peer_evidence`); 1: the variant was judged alone."""
     sessions_needed: int | None
-    """The number of further sessions is that of `Judged`."""
+    """The number of further sessions that would settle the finding, as `Judged.sessions_needed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +90,8 @@ class Whole:
     builds: int
     ratio: float
     ratio_low: float
-    """The interval from session to session: each end is a one-sided bound at 5 %, which the finding `the same` is
-    from."""
+    """The interval from session to session: each end is a one-sided bound at 5 %, on which the finding `the same`
+    rests."""
     ratio_high: float
 
 
@@ -102,30 +101,31 @@ class Comparison:
     b: str
     results: tuple[Compared, ...]
     only_a: tuple[str, ...]
-    """The names of the results that B lacks."""
+    """The names of the results of A that are not in B."""
     only_b: tuple[str, ...]
     margin_percent: float
-    """The margin that `sweeps.ranking.latency_findings.latency_finding` was given."""
+    """The margin with which `sweeps.ranking.latency_findings.latency_finding` decided."""
     in_batches: tuple[str, ...] = ()
-    """The names of results of either side that have a ratio from batches and no time: they are not compared."""
+    """The names of results of either side that have a ratio from batches but no latency: they are not compared."""
     wholes: tuple[Whole, ...] = ()
-    """The common change of each set."""
+    """The common change of each set of builds."""
 
     @property
     def open_results(self) -> tuple[Compared, ...]:
-        """The results that more measurements may settle."""
+        """The results whose finding more measurements may settle."""
         return tuple(result for result in self.results if result.finding in OPEN)
 
     @property
     def sessions_needed(self) -> int | None:
-        """This many sessions of each side would settle all open results; `None` as of `Judged`, for any of them."""
+        """The number of sessions of each side that would settle all open results; `None` if it is `None` for any of
+        them."""
         counts = [result.sessions_needed for result in self.open_results]
         return None if None in counts else max((count for count in counts if count is not None), default=None)
 
     @property
     def exit_code(self) -> int:
-        """The code is 0 if every result of A was compared and is the same, faster or not slower. Otherwise it is the
-        first of `EXIT_SLOWER`, `EXIT_NOT_COMPARED` and `EXIT_UNRESOLVED` that applies to any result."""
+        """The exit code: 0 if every result of A was compared and is the same, faster or not slower. Otherwise the first
+        of `EXIT_SLOWER`, `EXIT_NOT_COMPARED` and `EXIT_UNRESOLVED` that applies to any result."""
         findings = {result.finding for result in self.results}
         if "slower" in findings:
             return EXIT_SLOWER
@@ -147,11 +147,11 @@ def compare(
     sentinels: Mapping[str, Sequence[Series]] | None = None,
     in_batches: Sequence[str] = (),
 ) -> Comparison:
-    """Compare the results of `a` and `b`, each with its name for people. `margin_percent`: as of a `Comparison`.
-    `sentinels`: the blocks of the sentinels of each device, by its id, as evidence of its spread between sessions.
-    `in_batches`: as of a `Comparison`.
+    """Compare the results of `a` and `b`, each with its name for people. `margin_percent`: as
+    `Comparison.margin_percent`. `sentinels`: the blocks of the sentinels of each device, by its id, as evidence of its
+    spread between sessions. `in_batches`: as `Comparison.in_batches`.
 
-    `named`: the caller chose one result of each side (on one device or more). The two are compared even if their
+    `named`: the caller chose one result of each side (on one device or more). The two are then compared even if their
     variants differ. Otherwise each variant is compared with itself.
 
     Results without a partner (`sweeps.ranking.pairing`) are in `only_a` or `only_b`.
@@ -198,7 +198,7 @@ def spread_of(devices: Iterable[str], results: Iterable[Result], sentinels: Mapp
 
 
 def _counted(a: Result, b: Result) -> tuple[Result, Result]:
-    """Return both results with the blocks that are compared."""
+    """Return both results, each with only the blocks that are compared."""
     counted_b, counted_a = side_by_side(b, a)
     return counted_a, counted_b
 

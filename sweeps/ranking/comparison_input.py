@@ -13,18 +13,20 @@ VERSION = "runtime version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConditions(ComparisonConditions):
-    """The conditions that must be equal in two sessions, also those that cannot vary within one sweep or variant."""
+    """The conditions that must be equal in two sessions, including those that cannot vary within one sweep or
+    variant."""
 
     runner: str
-    """The runner's name and version; empty where they were not recorded."""
+    """The runner's name and version; empty if not recorded."""
     protocol: str
-    """The JSON of `Protocol.comparable`, or empty. It is kept in a canonical form, in which 1 and 1.0 are the same."""
+    """The JSON of `Protocol.comparable`, or empty. Its form is canonical: 1 and 1.0 are written alike."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "protocol", _canonical(self.protocol))
 
     def named(self) -> tuple[tuple[str, str | None], ...]:
-        """Return each condition for people, with its value. `None`: unknown, which counts as equal to any value."""
+        """Return each condition as its name for people and its value. `None`: unknown, which counts as equal to any
+        value."""
         return (
             ("preset", self.preset),
             (VERSION, self.runtime_version),
@@ -38,30 +40,31 @@ class SessionConditions(ComparisonConditions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The run and session of a block. Two blocks of one device with equal runs were measured side by side."""
+    """The run and session of a block. Two blocks of one device with equal runs were measured side by side, in one run
+    of the driver."""
 
     run: str = ""
     """The run of the driver; empty: unknown."""
     session: int = 0
-    """The start of the session (seconds since 1970). All blocks with 0 are taken for one session."""
+    """The start of the session (seconds since 1970). All blocks with 0 count as one session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One variant on one device, as far as a comparison needs it."""
+    """One variant on one device, with the fields that a comparison needs."""
 
     name: str
     model: str
     setup: tuple[str, ...]
-    """The setup, as `ResultRow.setup`: equal for the same variant in another sweep."""
+    """The build and how it is run, as `ResultRow.setup`: equal for the same variant in another sweep."""
     device: str
     device_id: str
     fingerprint: str
     conditions: SessionConditions
     medians_ms: tuple[float, ...]
-    """The medians of all blocks, one for each block."""
+    """One median for each block."""
     origins: tuple[Origin, ...] = ()
-    """The origins of all blocks, one for each block; or none: unknown."""
+    """One origin for each block; empty if unknown."""
     trust: tuple[str, ...]
     release: str = INSTALLED
     """The runner's release, as `Variant.runner_toolchain`."""
@@ -85,20 +88,21 @@ class Result:
 
     @property
     def of_blocks(self) -> tuple[Origin, ...]:
-        """The origin of each block, also where it is unknown."""
+        """The origin of each block; a default origin for each if they are unknown."""
         return self.origins or (Origin(),) * len(self.medians_ms)
 
     def only(self, runs: set[str]) -> "Result":
-        """Return the same result with the blocks of these runs alone."""
+        """Return the same result with only the blocks of these runs."""
         pairs = [pair for pair in zip(self.medians_ms, self.of_blocks, strict=True) if pair[1].run in runs]
         return replace(self, medians_ms=tuple(ms for ms, _ in pairs), origins=tuple(origin for _, origin in pairs))
 
 
 def origins(runs: Sequence[int], session_starts: tuple[int, ...], sweep: str) -> tuple[Origin, ...]:
-    """Return the origins of blocks by their runs (`Block.session`), one each. `session_starts`: as
+    """Return the origin of each block, from the blocks' runs (`Block.session`). `session_starts`: as
     `ResultRow.sessions`.
 
-    In the oldest journals a run has a number that other sweeps have too, so its name contains the sweep's.
+    In the oldest journals, runs of different sweeps may have the same number, so the name of such a run contains the
+    sweep's name.
     """
     names = (str(run) if has_start(run) else f"{sweep} {run}" for run in runs)
     sessions = sessions_of(runs, sorted(session_starts))
@@ -128,7 +132,7 @@ def _canonical(protocol: str) -> str:
 
 
 def _difference(a_value: str, b_value: str) -> str:
-    """Return the difference in words; for two JSON objects, only the entries that differ."""
+    """Return the difference as text; for two JSON objects, only the entries that differ."""
     try:
         left, right = json.loads(a_value), json.loads(b_value)
     except ValueError:

@@ -4,8 +4,8 @@ Units are the replicates. Each unit gives one ratio of a variant to the class wi
 so the overall speed of a unit cancels. Only units under the same conditions are pooled, and only their latency: all
 other metrics belong to the build, which is the same on every unit.
 
-Where batches decided a unit's race, a variant beside its winner has a ratio to it and no time: the ratio is pooled. A
-variant that left in batches has only a bound: it is named, and not pooled.
+If batches decided a unit's race, a variant there has a ratio to the unit's winner but no latency: the ratio is pooled.
+A variant that was eliminated in batches has only a bound: it is listed, but not pooled.
 """
 
 import math
@@ -27,24 +27,24 @@ class ClassEntry:
     variant: str
     """The name of the variant, with the run axes if several entries have the same variant."""
     setup: tuple[str, ...]
-    """The setup of the variant, as `ResultRow.setup`."""
+    """The build and how it is run, as `ResultRow.setup`."""
     units: int
     """The number of units that timed the variant, or on which batches gave its ratio to their winner."""
     in_batches: int
-    """The number of those units with the ratio only."""
+    """The number of units on which only batches gave the variant's ratio."""
     passes_on: int
     """The number of units on which the variant may win."""
     ratio: float
     """The latency (p50) divided by the class winner's: the median over units."""
     ratio_least: float
-    """The same ratio of the unit with the smallest one."""
+    """The smallest ratio of any unit."""
     ratio_most: float
-    """The same ratio of the unit with the largest one."""
+    """The largest ratio of any unit."""
     ratio_low: float | None
     """The 95 % interval over units; `None` for one unit."""
     ratio_high: float | None
     tied: bool
-    """The variant shares the first place; also true for the winner."""
+    """Whether the variant shares the first place; also true for the winner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +57,17 @@ class ClassRanking:
     model: str
     preset: str
     units: tuple[str, ...]
-    """The ids of the devices."""
+    """The ids of the units."""
     winner: str
-    """The winner is empty if no variant may win on every unit."""
+    """The name of the winner; empty if no variant may win on every unit."""
     entries: tuple[ClassEntry, ...]
-    """The winner, the entries tied with it, the others; empty without a winner."""
+    """The winner, then the entries tied with it, then the others; empty without a winner."""
     left_in_batches: tuple[str, ...] = ()
-    """Variants that left the race of a unit in batches, without a time: that unit is not in their entry."""
+    """Variants that were eliminated in batches on a unit, without a latency: that unit is not in their entry."""
 
     @property
     def in_batches(self) -> list[str]:
-        """The lines for people about variants whose ratio is from batches."""
+        """The lines for people about variants whose ratio comes from batches."""
         lines = [
             f"{entry.variant}: on {entry.in_batches} of its units only batches gave its ratio, and it has no time"
             for entry in self.entries
@@ -78,8 +78,8 @@ class ClassRanking:
 
 
 def pool(rows: Sequence[ResultRow], candidates: Collection[str]) -> tuple[ClassRanking, ...]:
-    """Pool the units of each class. `rows`: all measured rows. `candidates`: the job keys of the rows that may win on
-    their unit."""
+    """Return the pooled ranking of each device class. `rows`: all measured rows. `candidates`: the job keys of the rows
+    that may win on their unit."""
     groups = alike((row for row in rows if row.timed), lambda row: (row.model, row.device, *row.comparable[1:]))
     # Rows that were measured in batches only have no conditions.
     untimed = [row for row in rows if in_batches_only(row)]
@@ -130,7 +130,7 @@ def _entry(
     ratios = []
     for unit, row in on_unit.items():
         ratio = latency_ratio(row, winner[unit])
-        # Two rows that were compared with the same winner have a ratio through it.
+        # The two rows were each compared with the same leader, so their ratio follows from those ratios.
         ratios.append(math.exp(_log(row, timed) - _log(winner[unit], timed)) if ratio is None else ratio.value)
     pooled = p50_estimate(ratios)
     return ClassEntry(
@@ -153,13 +153,13 @@ def _mean_log(on_unit: Mapping[str, ResultRow], timed: Mapping[str, ResultRow]) 
 
 
 def _leader(row: ResultRow, timed: Mapping[str, ResultRow]) -> ResultRow | None:
-    """Return the leader of the batches that gave the row's ratio, if there is one."""
+    """Return the leader of the batches that gave the row's ratio; `None` if there is none."""
     return None if row.settled is None or not beside_leader(row) else timed.get(row.settled.by_key)
 
 
 def _log(row: ResultRow, timed: Mapping[str, ResultRow]) -> float:
-    """Return the logarithm of the row's latency; without a time, of its leader's latency times the ratio. The estimate
-    is only to choose among variants of one unit: nobody measured it."""
+    """Return the logarithm of the row's latency; for a row without a latency, that of its leader's latency times the
+    ratio. The estimate serves only to choose among variants of one unit: it was not measured."""
     if row.timed:
         return math.log(row.metrics["latency_p50_ms"])
     leader = _leader(row, timed)

@@ -11,7 +11,7 @@ from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 
 
 def ranking_document(ranking: Ranking) -> dict[str, Any]:
-    """Return the figures by their names, with the unit in the name. An unknown figure is null, never NaN."""
+    """Return the document of `edgesweep rank --json`. Names contain the unit. An unknown figure is null, never NaN."""
     return {
         "sweep": ranking.sweep,
         "objective": ranking.objective,
@@ -54,7 +54,7 @@ def ranking_document(ranking: Ranking) -> dict[str, Any]:
 
 
 def explain(entry: DeviceRanking) -> str:
-    """Write the winner's figure in one line for people: `7.81 ms (7.50–8.10), equal to 1 other, 2 others
+    """Return the winner's figure in one line for people: `7.81 ms (7.50–8.10), equal to 1 other, 2 others
     unresolved`."""
     if entry.winner is None:
         return f"no winner: {entry.no_winner_reason}"
@@ -90,8 +90,8 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "job_key": candidate.job_key,
         "build_key": candidate.build_key,
         **{name: candidate.figures.get(name) for name in METRICS},
-        # The extra metrics stay apart: a runner chooses these names, and none may replace another field of this
-        # document.
+        # The extra metrics are a separate entry: a runner chooses their names, which must not replace other fields of
+        # this document.
         **({"extra_metrics": extra} if extra else {}),
         "runner": candidate.runner,
         "executor": candidate.executor,

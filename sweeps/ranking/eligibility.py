@@ -1,5 +1,5 @@
-"""The verdict whether a measured variant may win: its trust labels and the objective's constraints, with reasons in
-words."""
+"""The verdict whether a measured variant may win, from its trust labels and the objective's constraints, with reasons
+as text."""
 
 import math
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from sweeps.text import digits
 BoundResult = Literal["pass", "fail", "unresolved"]
 Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
 VERDICTS: tuple[Verdict, ...] = ("pass", "unresolved", "fail", "disqualified")
-"""The verdicts are in the order of a ranking."""
+"""All verdicts, in the order of a ranking."""
 
 LABELLED = frozenset({"top1_percent", "top5_percent", DROP, *INTERVALS[DROP]})
 """The metrics that need labelled images."""
 ON_ACCURACY = LABELLED | {"agreement_percent"}
-"""No bound on these metrics is kept where the original itself is doubted."""
+"""The metrics of which no bound counts as kept while the original itself is in doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +37,13 @@ class ConstraintResult:
     value: float | None
     result: BoundResult
     why: str
-    """The reason; empty if the variant passes."""
+    """The reason; empty if the variant keeps the bound."""
     images_needed: ImagesNeeded | None = None
     """The number of further evaluation images that would settle the constraint; `None` unless it is unresolved, and
-    images can."""
+    images can settle it."""
     doubts: tuple[str, ...] = ()
-    """The labels that doubt the original (`sweeps.label_kinds.TrustLabel.doubts_original`), for which the bound is not
-    kept."""
+    """The labels that put the original in doubt (`sweeps.label_kinds.TrustLabel.doubts_original`), so that the bound
+    does not count as kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,8 @@ class Judgement:
 
 
 def direction(objective: ObjectiveSpec) -> tuple[str, bool]:
-    """Return the metric, and whether the smallest is best. The sweep file names exactly one."""
+    """Return the objective's metric, and whether its smallest value is best. The sweep file names exactly one
+    metric."""
     if objective.maximize is not None:
         return objective.maximize, False
     assert objective.minimize is not None
@@ -74,7 +75,7 @@ def needs_time(objective: ObjectiveSpec) -> bool:
 
 
 def in_batches_only(row: ResultRow) -> bool:
-    """Tell whether a race measured the row in batches, and not in a process of its own: it has no time."""
+    """Tell whether a race measured the row only in batches, not in a separate process, so that it has no latency."""
     return not row.timed and row.settled is not None and row.settled.batches > 0
 
 
@@ -91,15 +92,15 @@ def beside_leader(row: ResultRow) -> bool:
 
 
 def put_aside(row: ResultRow) -> bool:
-    """Tell whether the row left batches that decided, because none of its blocks counts; and nothing was measured
-    since."""
+    """Tell whether the row left the batches that decided a race because none of its blocks counts, and was not measured
+    again."""
     return in_batches_only(row) and row.settled is not None and row.settled.reason == "disqualified"
 
 
 def judge_all(group: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[str, Judgement]:
     """Return the verdicts by job key. `group`: rows with the same conditions.
 
-    A row of which only the ratio to a race's leader is known passes only beside that leader.
+    A row of which only the ratio to a race's leader is known passes only if that leader passes.
     """
     judgements = {row.job_key: judge(row, objective) for row in group}
     leaders = {
@@ -156,7 +157,7 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
 
 
 def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> str:
-    """Say why a race eliminated the row. The text is empty if none did, or if that reason does not hold under this
+    """Return why a race eliminated the row, as text. Empty if no race did, or if the reason does not hold under this
     objective: the row now passes the constraint, or the objective does not use latency."""
     settled = row.settled
     if settled is None or not settled.eliminated:
@@ -180,21 +181,21 @@ def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> 
 
 
 def reference_name(executor: str) -> str:
-    """Name the executor of figures, for people: `NNAPI reference` of `reference:nnapi@<version>`, whose version is a
+    """Return the name of an executor for people: `NNAPI reference` for `reference:nnapi@<version>`, whose version is a
     hash."""
     is_reference = executor.startswith("reference:")
     return f"{_backend_of(executor)} reference" if is_reference else executor
 
 
 def evaluated_by(executor: str, fingerprint: str) -> str:
-    """Name the executor of the accuracy of a device with this fingerprint, for people: `the device itself`, its tool
-    with it where that answered, or a reference's name."""
+    """Return for people who computed the accuracy on a device with this fingerprint: `the device itself`, with the name
+    of the tool if a tool on the device did, or a reference's name."""
     own = executor == fingerprint or executor.startswith(f"{fingerprint} ")
     return f"the device itself{executor.removeprefix(fingerprint)}" if own else reference_name(executor)
 
 
 def reference_text(executor: str) -> str:
-    """Explain in one line figures computed by `executor` (`reference:<backend>@<version>`)."""
+    """Return one line about figures computed by `executor` (`reference:<backend>@<version>`)."""
     in_python = catalog.checked_in_python(_backend_in(executor))
     how = "in PyTorch, as the graph that is lowered to it" if in_python else "by EdgeSweep's reference implementation"
     return f"{_backend_of(executor)} model run on this host {how}; its time says nothing about a phone"
@@ -209,7 +210,7 @@ def _backend_in(executor: str) -> str:
 
 
 def bound_text(constraint: ConstraintSpec) -> str:
-    """Write a bound like `at most 1 points`, with all digits."""
+    """Return a bound as text like `at most 1 points`, with all digits."""
     unit = catalog.metric(constraint.metric).unit
     if constraint.at_most is not None:
         return f"at most {digits(constraint.at_most)} {unit}".rstrip()
@@ -256,13 +257,15 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
 
 
 def _doubts_in_words(row: ResultRow) -> str:
-    """Write the doubts like `the original itself is at chance`; empty if nothing doubts it."""
+    """Return the doubts as text like `the original itself is at chance`; empty if no label puts the original in
+    doubt."""
     titles = [label.title for label in original_doubted(row.trust)]
     return " and ".join(title[0].lower() + title[1:] for title in titles)
 
 
 def _bound_result(row: ResultRow, constraint: ConstraintSpec) -> BoundResult:
-    """Check the bound by the metric's 95 % interval; without one, by its value, which is known."""
+    """Return the result of the bound from the metric's 95 % interval; without an interval, from its value, which is
+    known."""
     value = row.figure(constraint.metric)
     assert value is not None
     low, high = interval(row.metrics, constraint.metric) or (value, value)
@@ -283,7 +286,8 @@ def _kept_by_counts(lost: int, gained: int, images: int, constraint: ConstraintS
 
 
 def counts_behind(row: ResultRow) -> tuple[int, int] | None:
-    """Return the images behind a row's accuracy drop; `None` if they do not follow from its figures."""
+    """Return the numbers of images lost and gained behind a row's accuracy drop; `None` if the row's figures do not
+    give them."""
     value, ends = row.metrics.get(DROP), interval(row.metrics, DROP)
     if value is None or ends is None or not ends[0] <= value <= ends[1]:
         return None

@@ -1,4 +1,4 @@
-"""The choice of the ranked job that is exported. Pure."""
+"""The choice of the ranked job to export. Pure."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from sweeps.spec.label import names_of_job
 
 
 def choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[DeviceRanking, Candidate]:
-    """Return the winner, of `model` where there are several; or the job that is called `job`, with or without its
-    model.
+    """Return the job named `job`, with or without its model's name; or without `job` the winner, of `model` if there
+    are several.
 
-    Raises `EdgeSweepError` if several are possible, or none.
+    Raises `EdgeSweepError` if several jobs fit, or none.
     """
     sweep = shlex.quote(ranking.sweep)
     devices = [device for device in ranking.devices if model is None or device.model == model]
@@ -48,7 +48,8 @@ def choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[Device
 
 
 def _without_winner(devices: Sequence[DeviceRanking], sweep: str) -> str:
-    """Name the provisional choice, and the step that settles it. `sweep`: as a shell reads it."""
+    """Return the next step for a ranking without a winner: the provisional choice, and the command that settles it.
+    `sweep`: quoted for a shell."""
     open_ = [(device, device.provisional) for device in devices if device.provisional is not None]
     for device, choice in open_:
         if choice.name:

@@ -1,5 +1,4 @@
-"""The export copies a ranked build out of the workspace: the file to ship, and a manifest with the figures to expect of
-it."""
+"""The export of a ranked build out of the workspace: the file to ship, and a manifest with its expected figures."""
 
 import hashlib
 import json
@@ -57,8 +56,7 @@ class BlockProtocol(BaseModel):
     fixed_performance: bool
 
     def resolve(self) -> Protocol:
-        """Return the protocol that measures under the same conditions again. Waiting times are taken from the
-        preset."""
+        """Return the protocol that measures under the same conditions again. Waiting times come from the preset."""
         preset = PRESETS[self.preset]
         gate = None if self.gate is None else replace(preset.gate or DEFAULT_GATE, **self.gate.model_dump())
         return replace(preset, **self.model_dump(exclude={"gate"}), gate=gate)
@@ -93,9 +91,9 @@ class Expected(BaseModel):
     exec_context: str
     grid: str = ""
     gate: str = ""
-    """The gate is `gated` or `none`."""
+    """`gated` or `none`."""
     fixed_performance: str = ""
-    """The mode is `on`, `off`, or empty if the device has no such mode."""
+    """`on`, `off`, or empty if the device has no such mode."""
     protocol: BlockProtocol | None = None
     block_medians_ms: tuple[_Milliseconds, ...] = ()
     """The medians of the blocks, in order of rounds. Manifests of older versions have neither this nor the protocol."""
@@ -110,12 +108,12 @@ class Expected(BaseModel):
 
     @property
     def in_batches(self) -> bool:
-        """Tell whether only batches timed the build, and no reference implementation only checked it."""
+        """Tell whether only batches timed the build; false for a build that only a reference implementation checked."""
         return not self.timed and not self.executor.startswith("reference:")
 
 
 class Shipped(BaseModel):
-    """The content of `manifest.json` beside an exported artifact."""
+    """The content of `manifest.json` next to an exported artifact."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -124,8 +122,8 @@ class Shipped(BaseModel):
     expected: Expected
 
     def comparable(self, path: Path) -> Result:
-        """Return the measured result, for a comparison. Raises `EdgeSweepError` if the manifest lacks something
-        needed."""
+        """Return the measured result, for a comparison. Raises `EdgeSweepError` if the manifest lacks a needed
+        field."""
         expected = self.expected
         if expected.in_batches:
             raise EdgeSweepError(
@@ -209,6 +207,7 @@ def export_candidate(
     ranking: Ranking, frame: "pd.DataFrame", workspace: Workspace, *, model: str | None, job: str | None, output: Path
 ) -> Shipped:
     """Copy the winner to `output`, with its manifest; or the job named `job`, which may be one that was only checked.
+    Return the manifest.
 
     Raises `EdgeSweepError` if several jobs are possible, or there is no winner.
     """
@@ -216,7 +215,7 @@ def export_candidate(
     row = next(row for row in read_rows(frame, ranking.sweep) if row.job_key == candidate.job_key)
     source = workspace.artifact(candidate.build_key)
     manifest = checked(source, candidate.name)
-    # Where units share the work, the figures are those of the unit that measured the build: its blocks are beside them.
+    # If units share the work, the figures are those of the unit that measured the build, to match the exported blocks.
     figures = row.figures if row.link else candidate.figures
     shipped = Shipped(
         artifact=manifest.model_copy(update={"eval": None}),  # The evaluation file stays in the workspace.
@@ -257,9 +256,9 @@ def export_candidate(
 
 
 def checked(source: Path, name: str) -> Manifest:
-    """Return the manifest of a build in the workspace's folder `source`, if its file is whole and may be shipped.
+    """Return the manifest of a build in the workspace's folder `source`, if its file is undamaged and may be shipped.
 
-    `name`: what errors call it. Raises `EdgeSweepError`.
+    `name`: the name of the build in errors. Raises `EdgeSweepError`.
     """
     manifest = Manifest.read(source)
     if reason := catalog.unshippable(manifest.runtime):

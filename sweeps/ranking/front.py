@@ -14,7 +14,7 @@ from sweeps.spec.objective import ObjectiveSpec
 def front_of(
     rows: Sequence[ResultRow], contending: Sequence[ResultRow], objective: ObjectiveSpec, other: str
 ) -> dict[str, bool]:
-    """Tell for each row whether it is on the Pareto front, by job key. A row is on it if it may win and no other row
+    """Return for each row whether it is on the Pareto front, by job key. A row is on it if it may win and no other row
     dominates it. A row dominates another if its estimates of both metrics are as good or better, and one metric is
     better beyond doubt: of latencies, for all rows together (`sweeps.ranking.multiplicity`). Eliminated candidates are
     not on the front. Rows with an unknown figure are left out of the result."""

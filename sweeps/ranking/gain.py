@@ -1,9 +1,9 @@
 """The gain of one build over another: latency, size and accuracy. Pure.
 
 Latency: the ratio paired by rounds, compared as in the ranking. Builds that were measured in separate runs have no
-round in common; theirs is the ratio of all their blocks, whose interval holds what the device does from one session to
-the next (`sweeps.ranking.session_ratio`). Size: the ratio of the file sizes. Accuracy: top-1, or for images without
-labels, agreement with the fp32 eager model.
+round in common; their ratio is that of all their blocks, and its interval includes the changes of the device from one
+session to the next (`sweeps.ranking.session_ratio`). Size: the ratio of the file sizes. Accuracy: top-1, or for images
+without labels, agreement with the fp32 eager model.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ _LATENCY: dict[Literal["slower", "faster"] | None, Resolved] = {
     "faster": "slower",
     None: "no difference shown",
 }
-"""The finding for a build follows from the finding for the earlier one compared with it."""
+"""The finding about a build's latency, from the finding about the earlier build's latency relative to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,8 @@ def spread_of(rows: Iterable[ResultRow]) -> Spread:
 
 
 def gain(over: str, earlier: ResultRow, now: ResultRow, spread: Spread) -> Gain:
-    """Return the gain of `now` over `earlier`, which is called `over`. `spread`: between sessions of their device."""
+    """Return the gain of `now` over `earlier`, whose name for people is `over`. `spread`: between sessions of their
+    device."""
     speedup, source = _speedup(earlier, now, spread) if len(alike([earlier, now])) == 1 else (None, None)
     changed = _accuracy_change(earlier, now)
     sizes = earlier.figures["artifact_mb"], now.figures["artifact_mb"]

@@ -1,15 +1,15 @@
-"""The intervals of latencies in a ranking: from the spread of all variants on the device, and of a mixture where the
-device went back and forth between two speeds. Pure.
+"""The intervals of latencies in a ranking: from the spread of all variants on the device, or of a mixture if the device
+went back and forth between two speeds. Pure.
 
 At one speed the interval is that of `sweeps.ranking.moderated_intervals`. With two speeds, the latency around which
-processes lie is near the speed that the device has more often. Where the rounds show which one that is, the interval is
-at that speed, extended by how far the median of the mixture lies beyond it. Where they do not, it reaches from the fast
-speed to the slow one. The speeds are those of all variants together; each variant's levels are its own.
+processes lie is near the speed that the device has more often. If the rounds show which one that is, the interval is at
+that speed, extended by how far the median of the mixture lies beyond it. If they do not, it reaches from the fast speed
+to the slow one. The speeds are those of all variants together; each variant has its own levels.
 
-The winner was selected by the blocks that make its interval, unless a race measured it again. Of several that are
-equally fast the luckiest wins, so the truth lies above its interval too often. The chance of that is at most 5 % if
-each of the k variants that share the first place lies above its own interval with a chance of 5 % / k (Bonferroni).
-Then the truth hardly ever lies below the interval, as all k would have to be unlucky.
+The winner was selected by the same blocks that determine its interval, unless a race measured it again. Of several
+equally fast variants the luckiest wins, so its true latency lies above its interval too often. The chance of that is at
+most 5 % if each of the k variants that share the first place lies above its own interval with a chance of 5 % / k
+(Bonferroni). The true latency then hardly ever lies below the interval, as all k would have to be unlucky.
 """
 
 import math
@@ -31,10 +31,10 @@ _NOBODY: Mapping[int, int] = MappingProxyType({})
 
 
 def speeds_of(group: Sequence[ResultRow]) -> TwoSpeeds | None:
-    """Return the two speeds of the device in comparable rows, as far as these can be trusted; `None` where there was
-    one.
+    """Return the two speeds of the device from comparable rows, using only rows that can be trusted; `None` if it had
+    one speed.
 
-    A race whose winner was confirmed shows them with all blocks, also those in batches.
+    If a race confirmed its winner, all blocks of the race are used, including those in batches.
     """
     published = _medians_ms(group)
     if not any(row.confirmed_medians_ms for row in group):
@@ -54,10 +54,11 @@ def speeds_of(group: Sequence[ResultRow]) -> TwoSpeeds | None:
 
 def with_intervals(group: Sequence[ResultRow], speeds: TwoSpeeds | None) -> list[ResultRow]:
     """Return comparable rows, with intervals of their latencies from the spread of all of them, and with the label
-    `two_speeds` where the device had two. `speeds`: as of `speeds_of(group)`.
+    `two_speeds` if the device had two speeds. `speeds`: the result of `speeds_of(group)`.
 
-    Rows that cannot be trusted neither give nor take. With a coarse clock the stored interval is the least. With too
-    few variants to lend, and one speed, all keep theirs.
+    Rows that cannot be trusted neither contribute to the spread nor change. With a coarse clock the interval is never
+    narrower than the stored one. With one speed and too few variants to share their spread, all rows keep their
+    intervals.
     """
     medians = _medians_ms(group)
     if speeds is None and sum(len(by_visit) > 1 for by_visit in medians.values()) < FEWEST_VARIANTS:
@@ -75,8 +76,8 @@ def with_intervals(group: Sequence[ResultRow], speeds: TwoSpeeds | None) -> list
 def with_interval_of_winner(
     row: ResultRow, group: Sequence[ResultRow], candidates: int, speeds: TwoSpeeds | None
 ) -> ResultRow:
-    """Return `row` of `with_intervals(group, speeds)`, which won among so many: the upper end of its interval allows
-    for that. A row that was measured again after it had won stays as it is."""
+    """Return `row` of `with_intervals(group, speeds)`, which was selected as the winner among `candidates`: the upper
+    end of its interval allows for that selection. A row that was measured again after it had won stays unchanged."""
     medians = _medians_ms(group)
     stored = interval(row.metrics, LATENCY)
     if row.confirmed_medians_ms or row.job_key not in medians or stored is None:
@@ -93,9 +94,9 @@ def latency_intervals(
     candidates: Mapping[int, int] = _NOBODY,
 ) -> list[Estimate]:
     """Return the p50 of each variant, in the unit of `block_medians`, which are by visit; `speeds` as computed from
-    them.
+    `block_medians`.
 
-    `candidates`: by place, among how many a variant was selected by these blocks, itself included.
+    `candidates`: by index of a variant, the number of variants among which these blocks selected it, itself included.
     """
     tails = {place: min(TAIL, (1 - CONFIDENCE) / count) for place, count in candidates.items()}
     if speeds is None:
@@ -117,7 +118,7 @@ def latency_intervals(
 
 
 def _ends(speeds: TwoSpeeds) -> tuple[float, float]:
-    """Return where the median of the mixture lies at least and at most, as factors on the level of the fast speed."""
+    """Return the lower and the upper bound of the mixture's median, as factors on the level of the fast speed."""
     below, above = 1.0, speeds.slower
     if speeds.share_high < 0.5:
         above = min(above, math.exp(speeds.spread * normal_quantile(0.5 / (1 - speeds.share_high))))
@@ -127,7 +128,7 @@ def _ends(speeds: TwoSpeeds) -> tuple[float, float]:
 
 
 def _medians_ms(group: Sequence[ResultRow]) -> dict[str, dict[int, float]]:
-    """Return the medians (ms) by job key, of the rows that can be trusted."""
+    """Return the block medians (ms) by job key, of the rows that can be trusted."""
     return {
         row.job_key: row.published_medians_ms
         for row in group

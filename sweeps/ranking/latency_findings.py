@@ -1,9 +1,10 @@
 """The finding about the latency of one build against that of another, which was measured in other sessions. Pure.
 
 A build is `slower` or `faster` if its ratio is told apart from 1, and has passed if it is shown to lie within the
-margin. A build that is compared alone shows that by its interval. One of a set (`sweeps.ranking.peer_evidence`) shows
-three things instead: that the set as a whole lies within the margin from session to session, that it does so against
-the others of the set from session to session, and that it does so itself within the sessions that were measured.
+margin. For a build that is compared alone, its interval shows that. A build of a set (`sweeps.ranking.peer_evidence`)
+must show three things instead: that the set as a whole lies within the margin from session to session, that the build
+does so against the others of the set from session to session, and that the build itself does so within the measured
+sessions.
 """
 
 from collections.abc import Sequence
@@ -33,13 +34,13 @@ OPEN: tuple[SessionFinding, ...] = ("unresolved", "slower (one session)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The judgement on two comparable results."""
+    """The finding about two comparable results, with the question that it leaves open."""
 
     finding: SessionFinding
     still_open: str = ""
     """The question that the finding leaves open, and the next step; empty if there is none."""
     sessions_needed: int | None = None
-    """The number of sessions of each side that would settle the question, if all stays as it is; `None`: nothing is
+    """The number of sessions of each side that would settle the question, if all stays as it is; `None` if nothing is
     open, or sessions do not settle it, or more than `MOST_SESSIONS` would be needed."""
 
 
@@ -50,9 +51,11 @@ def latency_finding(
 
     `slower` and `faster`: resolved, and by at least 2 % (or the margin, if that is less). `the same`: the whole
     interval lies within the margin, as in an equivalence test (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987).
-    `not slower`: its upper end does. Everything else is `unresolved`, also a ratio without an interval.
+    `not slower`: the upper end of the interval lies within the margin. All else is `unresolved`, including a ratio
+    without an interval.
 
-    `proofs`: where other intervals than `ratio` show what lies within the margin. All intervals of one proof must.
+    `proofs`: groups of intervals to use instead of `ratio` to show that the latency lies within the margin. One group
+    is enough, but all of its intervals must lie within it.
     """
     if ratio.low is None or ratio.high is None:
         return "unresolved"
@@ -67,10 +70,10 @@ def latency_finding(
 
 
 def judge(b: Result, a: Result, spread: Spread, margin_percent: float, confidence: float = CONFIDENCE) -> Judged | None:
-    """Judge the latency of `b` against that of `a`; `None` if a side has fewer than two blocks.
+    """Return the judgement of the latency of `b` against that of `a`; `None` if a side has fewer than two blocks.
 
-    `spread`: between sessions of the device. `confidence`: of the interval that tells apart; what lies within the
-    margin is shown at 95 %.
+    `spread`: between sessions of the device. `confidence`: of the interval that tells the two apart; whether they lie
+    within the margin is tested at 95 %.
     """
     b, a = side_by_side(b, a)
     strict, plain = ratio(b, a, spread, confidence), ratio(b, a, spread)
@@ -97,8 +100,8 @@ def judge(b: Result, a: Result, spread: Spread, margin_percent: float, confidenc
 
 
 def judge_in_set(peer: Peer, margin_percent: float, confidence: float) -> Judged:
-    """Judge one build of a set. `confidence`: as in `judge`, for each of all builds that are compared; the common part
-    of the set is tested once."""
+    """Return the judgement of one build of a set. `confidence`: as in `judge`, for each of all compared builds; the
+    common part of the set is tested only once."""
     finding: SessionFinding = _finding_in_set(peer, margin_percent, confidence)
     within = peer.ratio_inside(confidence)
     if peer.one_session:
@@ -119,7 +122,7 @@ def judge_in_set(peer: Peer, margin_percent: float, confidence: float) -> Judged
 
 
 def _finding_in_set(peer: Peer, margin_percent: float, confidence: float) -> LatencyFinding:
-    # The common part of the set counts as one comparison for each of its builds, and is compared once.
+    # The common part of the set is tested once for all of its builds, so it gets the share of the error of all of them.
     shared = 1.0 - (1.0 - confidence) * peer.builds
     proofs = [[peer.ratio()], [claim for _, claim in _claims(peer)]]
     return latency_finding(peer.ratio(shared, confidence), margin_percent, proofs)
@@ -131,8 +134,7 @@ def _of_one_session(finding: SessionFinding, within: Estimate, margin_percent: f
 
 
 def _claims(peer: Peer) -> list[tuple[str, Estimate]]:
-    """Return the claims, in words and each with its interval, that together show that one build of a set is within the
-    margin."""
+    """Return the claims that together show that one build of a set is within the margin, each as text and interval."""
     return [
         (f"the set of {peer.builds} as a whole", peer.whole_ratio(ONE_SIDED)),
         ("against the others of the set", peer.own_ratio(ONE_SIDED)),

@@ -1,11 +1,11 @@
 """Intervals of latencies from the spread between processes of all variants on a device. Pure.
 
 Three rounds say little about the spread of one variant: Student's t with 2 degrees of freedom makes the interval twice
-as wide as it need be. The variants of a sweep ran on one device, so their spreads are alike. Their likeness is
-estimated from the spreads themselves, and each variant's variance is drawn towards the common one as far as that
+as wide as necessary. The variants of a sweep ran on one device, so their spreads are similar. How similar they are is
+estimated from the spreads themselves, and each variant's variance is shrunk towards the common one by as much as that
 justifies. This is the empirical Bayes method of limma: G. K. Smyth, Linear models and empirical Bayes methods for
 assessing differential expression in microarray experiments, Statistical Applications in Genetics and Molecular Biology
-3(1), 2004. Where the spreads differ, as with bursts, little is drawn.
+3(1), 2004. If the spreads differ much, as with bursts, they are shrunk little.
 """
 
 import math
@@ -17,7 +17,7 @@ from sweeps.distributions import digamma, student_t_quantile, tetragamma, trigam
 from sweeps.stats import TAIL, Estimate, log, p50_estimate, variance
 
 FEWEST_VARIANTS = 4
-"""With fewer spreads their likeness is not known: each variant has its own."""
+"""With fewer variants it is not known how similar their spreads are: each variant keeps its own."""
 
 _SMALLEST_SHARE = 1e-5
 """Variances are at least this share of their median: the logarithm of 0 would outweigh all others."""
@@ -30,10 +30,10 @@ def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, floa
     """Return the p50 of each variant, in the unit of `block_medians`; one entry per variant, each with at least one
     median.
 
-    The estimate is the median, as of `sweeps.stats.p50_estimate`. Its interval is Student's, over the logarithms of the
-    medians, with the moderated variance. A variant with one block has no interval. `above`: by place in
-    `block_medians`, the chance that the truth lies above the interval, where it is not 2.5 %. Raises `ValueError` for a
-    median that is not a positive number.
+    The estimate is the median, as in `sweeps.stats.p50_estimate`. Its interval is Student's, over the logarithms of the
+    medians, with the moderated variance. A variant with one block has no interval. `above`: by index in
+    `block_medians`, the chance that the true value lies above the interval, if it is not 2.5 %. Raises `ValueError` for
+    a median that is not a positive number.
     """
     repeated = [number for number, medians in enumerate(block_medians) if len(medians) > 1]
     logs = {number: [log(ms) for ms in block_medians[number]] for number in repeated}
@@ -52,9 +52,10 @@ def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, floa
 
 
 def moderated_variances(variances: Sequence[float], degrees: Sequence[int]) -> list[tuple[float, float]]:
-    """Return each variance as far as it is drawn to the common one, with its new degrees of freedom.
+    """Return each variance after shrinking it towards the common one, with its new degrees of freedom.
 
-    `degrees`: of each variance, 1 or more. With fewer than `FEWEST_VARIANTS`, or if all are 0, each stays as it is.
+    `degrees`: of each variance, 1 or more. With fewer than `FEWEST_VARIANTS` variances, or if all are 0, they stay
+    unchanged.
     """
     if len(variances) < FEWEST_VARIANTS or not any(variances):
         return [(own, float(freedom)) for own, freedom in zip(variances, degrees, strict=True)]
@@ -72,7 +73,7 @@ def moderated_variances(variances: Sequence[float], degrees: Sequence[int]) -> l
 
 
 def common_spread(variances: Sequence[float], degrees: Sequence[int]) -> tuple[float, float]:
-    """Return the degrees of freedom (infinite: all spreads are one) and the variance of the prior, by the moments of
+    """Return the degrees of freedom (infinite: all spreads are equal) and the variance of the prior, by the moments of
     log variances."""
     least = _SMALLEST_SHARE * statistics.median(value for value in variances if value > 0)
     halves = {

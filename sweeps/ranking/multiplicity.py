@@ -1,19 +1,19 @@
 """The test which of several latencies are slower than another one, with an error of 5 % for all of them together. Pure.
 
-Of six builds that are equally fast the luckiest leads. A test that holds for two builds which were chosen beforehand is
-wrong far more often than it says when it is made against the luckiest. So those that share the first place are as few
-builds as possible such that each of the others is farther behind than the range of so many equal builds and one more
-explains in 5 % of cases (J. W. Tukey's studentized range, 1953). With two builds it is Student's test; five that are
-all behind the best say more together than the last of them alone. Counting up from two costs little: of
-normal values with one spread, any of up to 24 equal ones is called slower in 5.4 % at most, and in 5.2 % where the
-count goes down from all (simulated, 40,000 draws).
+Of six equally fast builds the luckiest leads. A test for two builds that were chosen beforehand has a far larger error
+than stated if one of the two is the luckiest of many. So the first place is shared by the smallest number of builds
+such that each of the others is farther behind than the range of that many equal builds plus one explains in 5 % of
+cases (J. W. Tukey's studentized range, 1953). With two builds it is Student's test; five builds that are all behind the
+best are stronger evidence together than the last of them alone. Counting up from two costs little: of normal values
+with one spread, any of up to 24 equal ones is found slower in 5.4 % at most, and in 5.2 % if the count goes down from
+all (simulated, 40,000 draws).
 
-The spread of a pair's ratios is its own, drawn towards that of all pairs as far as they are alike, as of intervals
-(`sweeps.ranking.moderated_intervals`): three rounds of one pair say little.
+The spread of a pair's ratios is that pair's own, shrunk towards that of all pairs as far as they are similar, as for
+intervals (`sweeps.ranking.moderated_intervals`): three rounds of one pair say little.
 
-A race looks at its rounds after each of them and may end. So each of its looks has its share of the 5 % (Bonferroni).
-Where batches decided, their intervals are of the race's own model, whose probabilities hold whenever it ends. But the
-race eliminates, too: half of the 5 % is left for those that are still in it.
+A race tests after each of its rounds and may end after any. So each of these tests has an equal share of the 5 %
+(Bonferroni). If batches decided, their intervals are those of the race's own model, whose probabilities hold whenever
+the race ends. But the race also eliminates candidates: half of the 5 % is left for those that are still in it.
 """
 
 import math
@@ -42,12 +42,12 @@ from sweeps.stats import CONFIDENCE, NEGLIGIBLE, TAIL, Estimate, variance
 C = TypeVar("C", bound=Contender)
 
 _FEW = 12
-"""This many rows at most are compared pair by pair, without numpy."""
+"""Up to this many rows are compared pair by pair, without numpy."""
 _NEIGHBOURS = 6
-"""Each row is paired with this many others to see how much ratios vary: of up to 13 rows, with all."""
+"""Each row is paired with this many others to estimate how much ratios vary: of up to 13 rows, with all."""
 _LEFT_BY_BATCHES = 0.5
-"""The share of the error that a race decided by batches leaves. The share is simulated: where batches decide, 2 to 3 %
-of races eliminate a twin."""
+"""The share of the error that is left after a race that batches decided. The share was simulated: such a race
+eliminates an equally fast build in 2 to 3 % of cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Family(Generic[C]):
         self._error = (1 - CONFIDENCE) * min((_share(row) for row in rows), default=1.0)
 
     def ratio(self, row: C, other: C, count: int) -> Estimate | None:
-        """Return the ratio as `latency_ratio` does, with its upper end. The lower end is above 1 only if `row` is
+        """Return the ratio as `latency_ratio` does, with the same upper end. The lower end is above 1 only if `row` is
         slower than `other` by more than the range of `count` equal builds explains."""
         ratio = latency_ratio(row, other)
         if ratio is None or ratio.low is None or ratio.high is None or row is other:
@@ -82,13 +82,13 @@ class Family(Generic[C]):
         return Estimate(ratio.value, min(math.exp(low), ratio.value), ratio.high)
 
     def is_slower(self, row: C, other: C, count: int) -> bool:
-        """Tell whether `row` is slower than `other` beyond doubt, and beyond the range of `count` equal builds."""
+        """Tell whether `row` is slower than `other` beyond doubt, i.e. by more than the range of `count` equal builds
+        explains."""
         excess = self._excess(row, other)
         return excess is not None and excess.errors > self._critical(count, excess.degrees)
 
     def settling(self, row: C, other: C, count: int) -> Settling | None:
-        """Return how many rounds settle the tie, as of `sweeps.ranking.ties`, where `count` rows share the first
-        place."""
+        """Return how many rounds settle the tie, as in `sweeps.ranking.ties`, if `count` rows share the first place."""
 
         def critical(degrees: float) -> float:
             return self._critical(count, degrees)
@@ -96,7 +96,8 @@ class Family(Generic[C]):
         return settling(row.medians_ms, other.medians_ms, self._spread, critical)
 
     def slower(self, first: C) -> list[bool]:
-        """Tell for each row whether `first`, or any other row that is not slower than that, is faster beyond doubt."""
+        """Return for each row whether it is shown to be slower than `first`, or than any other row that is not itself
+        shown to be slower than `first`."""
         beside = {place: self._excess(row, first) for place, row in enumerate(self._rows)}
         left = self._left(beside, {place: [excess] for place, excess in beside.items() if excess is not None})
         # The best estimate may be the noisiest row: so the other rows are compared with each other, too.
@@ -104,7 +105,7 @@ class Family(Generic[C]):
         return [place not in left for place in beside]
 
     def _left(self, places: Iterable[int], excesses: Mapping[int, Sequence[_Excess]]) -> set[int]:
-        """Return those of `places` that are not shown to be slower, as few as may be, and never none."""
+        """Return those of `places` that are not shown to be slower: the smallest such set, but at least one."""
         everybody, count = set(places), 1
         while True:
             left = {
@@ -112,18 +113,19 @@ class Family(Generic[C]):
                 for place in everybody
                 if all(excess.errors <= self._critical(count + 1, excess.degrees) for excess in excesses.get(place, ()))
             }
-            # The range of more builds explains more: no number between `count` and the new count is enough.
+            # The range of more builds explains larger differences: no number between `count` and the new count is
+            # enough.
             if len(left) <= count:
                 return left or everybody
             count = len(left)
 
     def _critical(self, count: int, degrees: float) -> float:
-        """The range of `count` equal rows does not explain a difference of more than this many standard errors."""
+        """Return the largest difference, in standard errors, that the range of `count` equal rows explains."""
         return studentized_range_quantile(max(2, count), degrees, self._error) / math.sqrt(2)
 
     def _excesses(self, places: Sequence[int]) -> dict[int, list[_Excess]]:
-        """Return the excesses of each of `places`, over all others of them that it is slower than by 2 % or more; for
-        many rows, the largest excess of those with equally many degrees of freedom."""
+        """Return the excesses of each of `places` over all others of them that it is slower than by 2 % or more; for
+        many rows, only the largest excess for each number of degrees of freedom."""
         rows = [self._rows[place] for place in places]
         every = (
             map(self._excesses_one_by_one, rows, repeat(rows)) if len(rows) <= _FEW else self._excesses_at_once(rows)
@@ -134,7 +136,7 @@ class Family(Generic[C]):
         return [excess for rival in rivals if (excess := self._excess(row, rival)) is not None]
 
     def _excess(self, row: C, other: C) -> _Excess | None:
-        """Return the excess; `None` if `row` is not slower by 2 % or more, or the two have one figure."""
+        """Return the excess; `None` if `row` is not slower by 2 % or more, or the two share the same figure."""
         value = row.figure(LATENCY)
         if row is other or (value is not None and value == other.figure(LATENCY)):
             return None
@@ -152,7 +154,8 @@ class Family(Generic[C]):
         return _Excess(_errors(math.log(ratio.value), _error_in_batches(ratio)), math.inf)
 
     def _excesses_at_once(self, rows: Sequence[C]) -> Iterator[list[_Excess]]:
-        """Yield for each of `rows` its excesses over all of them, as `_excess` does: thousands may be near the best."""
+        """Yield for each of `rows` its excesses over all of them, as `_excess` does, but vectorized: thousands of rows
+        may be near the best."""
         import numpy as np
 
         columns = {round_: column for column, round_ in enumerate(sorted({n for row in rows for n in row.medians_ms}))}
@@ -187,8 +190,8 @@ class Family(Generic[C]):
 
 
 def _ratio_spread(rows: Sequence[Contender]) -> RatioSpread:
-    """Return how much the ratio of two rows varies from round to round, as all pairs show it; with few rows, each pair
-    stands alone."""
+    """Return how much the ratio of two rows varies from round to round, estimated from many pairs; with few rows, each
+    pair has only its own spread."""
     repeated = sorted((row for row in rows if len(row.medians_ms) > 1), key=lambda row: row.job_key)
     if len(repeated) < FEWEST_VARIANTS:
         return RatioSpread()
@@ -207,7 +210,7 @@ def _ratio_spread(rows: Sequence[Contender]) -> RatioSpread:
 
 
 def _share(row: Contender) -> float:
-    """Return the share of the error that is left for the comparison at the end of a race; all of it without a race."""
+    """Return the share of the error that a race leaves for the comparison at its end; 1 without a race."""
     ended = row.settled
     if ended is None or ended.budget != "race":
         return 1.0
@@ -215,7 +218,7 @@ def _share(row: Contender) -> float:
 
 
 def _error_in_batches(ratio: Estimate) -> float:
-    """Return the standard error of the logarithm of a ratio that has a 95 % interval under a race's model."""
+    """Return the standard error of the logarithm of a ratio, from its 95 % interval under a race's model."""
     assert ratio.low is not None
     return (math.log(ratio.value) - math.log(ratio.low)) / student_t_quantile(math.inf, 1 - TAIL)
 

@@ -1,6 +1,6 @@
 """The comparison of NNAPI with the CPU per device and precision, as Arm's article on NNAPI compares them. Pure.
 
-For each backend, this takes the fastest build that no trust label and no constraint of the objective rules out. The two
+For each backend, the fastest build is used that no trust label and no constraint of the objective rules out. The two
 builds are compared as in the ranking (`sweeps.ranking.ties`), and only if they were measured under the same conditions.
 A build that was only checked has an accuracy and no latency: it is listed, but not compared.
 """
@@ -46,24 +46,23 @@ class BackendPair:
     device: str
     device_id: str
     fingerprint: str
-    """The fingerprint is empty where nothing was timed."""
+    """The device's fingerprint; empty if nothing was timed."""
     model: str
     precision: str
     cpu: Best | None
     nnapi: Best | None
     ratio: Estimate | None
-    """NNAPI's latency to the CPU's: below 1, NNAPI is faster."""
+    """NNAPI's latency divided by the CPU's: below 1, NNAPI is faster."""
     made_of: MadeOf | None
-    """The source of that ratio."""
+    """The source of `ratio`."""
     finding: str
-    """The finding is `NNAPI is faster`, `the CPU is faster` or `not told apart`; empty if there is nothing to
-    compare."""
+    """`NNAPI is faster`, `the CPU is faster` or `not told apart`; empty if there is nothing to compare."""
     note: str
     """The reason why there is nothing to compare; otherwise empty."""
 
     @property
     def paired(self) -> Estimate | None:
-        """The ratio if it is not just the quotient of the two p50s."""
+        """The ratio if it is paired or from batches; `None` if it is only the quotient of the two p50s."""
         return None if self.made_of is None or self.made_of.source == "times" else self.ratio
 
 
@@ -73,12 +72,12 @@ class BackendFigure:
 
     pairs: tuple[BackendPair, ...]
     timed_on_nnapi: bool = False
-    """Some device timed a build on NNAPI without falling back to the CPU, even if that build does not count."""
+    """Whether any device timed a build on NNAPI without falling back to the CPU, even if that build does not count."""
 
     @property
     def headline(self) -> str:
-        """The headline is `NOT_MEASURED` if no device timed a build on NNAPI, `NONE_COUNTS` if none of the timed builds
-        counts; otherwise empty."""
+        """`NOT_MEASURED` if no device timed a build on NNAPI, `NONE_COUNTS` if none of the timed builds counts;
+        otherwise empty."""
         if any(pair.nnapi for pair in self.pairs):
             return ""
         return NONE_COUNTS if self.timed_on_nnapi else NOT_MEASURED
@@ -89,7 +88,7 @@ class BackendFigure:
 
 
 def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendFigure | None:
-    """Return the figure of one sweep's rows; `None` unless the rows have both backends."""
+    """Return the comparison for one sweep's rows; `None` unless the rows have both backends."""
     rows = [row for row in rows if row.backend in _BACKENDS]
     if {row.backend for row in rows} != {*_BACKENDS}:
         return None
@@ -110,8 +109,8 @@ def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> Backe
 
 
 def _pair(of_place: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendPair:
-    """Compare the backends of one device, model and precision. `of_place`: all their rows. `alike`: those of them timed
-    under the same conditions."""
+    """Return the comparison of the backends for one device, model and precision. `of_place`: all their rows. `alike`:
+    the rows of these that were timed under the same conditions."""
     best = {backend: _best([row for row in alike if row.backend == backend], objective) for backend in _BACKENDS}
     cpu, nnapi = best["cpu"], best["nnapi"]
     finding = ""
@@ -150,7 +149,7 @@ def _described(row: ResultRow | None) -> Best | None:
 
 
 def _why_none(backend: str, of_place: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> str:
-    """Say why there is no best build on this backend, by the build that is closest to being it."""
+    """Return why there is no best build on this backend, as text about the build that came closest."""
     rows = [row for row in of_place if row.backend == backend]
     if not rows:
         why = "not in this sweep"
@@ -174,7 +173,7 @@ def _why_none(backend: str, of_place: Sequence[ResultRow], alike: Sequence[Resul
 
 
 def _p50_ms(row: ResultRow) -> float:
-    """Return the p50. Raises `ValueError` for a row that was not timed."""
+    """Return the p50 in ms. Raises `ValueError` for a row that was not timed."""
     value = row.figures[LATENCY]
     if value is None:
         raise ValueError(f"{row.name} has no time")

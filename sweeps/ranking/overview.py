@@ -1,4 +1,4 @@
-"""A ranking in short: one verdict for each device and model, with which an overview does without the ranking. Pure."""
+"""A ranking in short: one verdict for each device and model, so that an overview needs no full ranking. Pure."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -10,8 +10,8 @@ from sweeps.ranking.values import DeviceRanking
 from sweeps.results import ResultRow
 
 State = Literal["winner", "tied", "provisional", "waiting", "none"]
-"""The state is `tied` if others are not told apart from the winner, and `provisional` if it leads while jobs are still
-waiting. The state is `waiting` if nothing may win yet and jobs are waiting, and `none` if nothing may win."""
+"""`tied` if others are not told apart from the winner; `provisional` if there is a winner while jobs are still waiting;
+`waiting` if nothing may win yet and jobs are waiting; `none` if nothing may win."""
 
 
 class PlaceVerdict(NamedTuple):
@@ -21,14 +21,14 @@ class PlaceVerdict(NamedTuple):
     device_id: str
     model: str
     part: int
-    """The number of the part, from 0 on: results under other conditions are not compared, and have a verdict of their
-    own."""
+    """The number of the part, from 0 on: results under other conditions are not compared, and have a separate
+    verdict."""
     device: str
     fingerprint: str
     preset: str
     state: State
     winner: str
-    """The name of the winning job; empty without a winner, as are the next three."""
+    """The name of the winning job; empty without a winner, as are the next three fields."""
     variant: str
     job_key: str
     build_key: str
@@ -50,17 +50,17 @@ class PlaceVerdict(NamedTuple):
     finished: int
     """The number of the place's jobs that have ended, under any conditions; skipped combinations do not count."""
     failed: int
-    """The number of the ended jobs that failed."""
+    """The number of jobs of `finished` that failed."""
     untrusted: int
-    """The number of the ended jobs that were measured with a trust label that disqualifies."""
+    """The number of jobs of `finished` that were measured with a disqualifying trust label."""
     waiting: int
     """The number of the place's jobs that have not ended."""
     provisional: str = ""
-    """The job to take until something wins; empty if there is none, or a winner."""
+    """The job to use until a job wins; empty if there is none, or a winner."""
     settle: str = ""
-    """The step that would settle the place, or a run for jobs that wait; empty with a winner."""
+    """The step that would settle the place, or a run if jobs are waiting; empty with a winner."""
     name_here: str = ""
-    """The name as `sweeps.results.ResultRow.name_here`: of the winner, or of the job to take until something wins."""
+    """The name, as `sweeps.results.ResultRow.name_here`, of the winner, or of the job to use until a job wins."""
     setup: str = ""
     """The winner's `ResultRow.setup` as JSON: the build and how it is run; empty without a winner."""
 
@@ -75,7 +75,7 @@ class PlaceVerdict(NamedTuple):
         return not (self.finished or self.ranked or self.not_ranked)
 
     def among(self, jobs: int) -> "PlaceVerdict":
-        """Return the verdict where the place has so many jobs in all."""
+        """Return the verdict of the place if it has `jobs` jobs in all."""
         waiting = max(0, jobs - self.finished)
         if waiting:
             settle = "" if self.winner else RUN
@@ -84,7 +84,7 @@ class PlaceVerdict(NamedTuple):
 
 
 def verdicts_of(sweep: str, entries: Sequence[DeviceRanking], rows: Sequence[ResultRow]) -> list[PlaceVerdict]:
-    """Return the verdicts of the entries of one place, in their order. `rows`: all of the place."""
+    """Return the verdicts of the entries of one place, in their order. `rows`: all rows of the place."""
     return [_verdict(sweep, number, entry, rows) for number, entry in enumerate(entries)]
 
 
@@ -142,7 +142,7 @@ def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultR
 
 
 def _settled(winner: str, unresolved: int) -> State:
-    """Return the state of a place where no job waits."""
+    """Return the state of a place in which no job is waiting."""
     if not winner:
         return "none"
     return "tied" if unresolved else "winner"

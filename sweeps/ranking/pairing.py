@@ -7,7 +7,7 @@ from sweeps.ranking.comparison_input import Result
 
 
 def pairs_of(a: Sequence[Result], b: Sequence[Result], *, named: bool) -> list[tuple[Result, Result]]:
-    """Return the pairs (A, B): each variant with itself; if `named`, any of A with any of B.
+    """Return the pairs (A, B): each variant with itself; if `named`, any result of A with any of B.
 
     Each result is in one pair at most. The pairs with the most similar devices are matched first, so a unit that only A
     has may be compared with a unit that only B has.
@@ -30,7 +30,7 @@ def pairs_of(a: Sequence[Result], b: Sequence[Result], *, named: bool) -> list[t
 
 
 def _likeness(pair: tuple[Result, Result]) -> tuple[bool, bool, bool]:
-    """Return how similar the devices are, the larger the more: the same unit, then a unit of the same fingerprint, then
-    the same device class."""
+    """Return a sort key of how similar the devices are: the same unit is most similar, then a unit with the same
+    fingerprint, then the same device class."""
     a, b = pair
     return a.device_id == b.device_id, a.fingerprint == b.fingerprint, a.device == b.device

@@ -1,16 +1,16 @@
 """The evidence that builds measured in the same sessions give about each other. Pure.
 
-A session does to all builds of a device what it does to one. So the logarithm of a ratio has a part that the whole set
-shares, which is as uncertain as the device's sessions are few, and a part of the build alone, which is much more
-certain: its sessions are replicates, and all builds say together how much replicates differ. The spreads of the builds
+A session has the same effect on all builds of a device. So the logarithm of a ratio has a part that the whole set
+shares, which is as uncertain as the device's sessions are few, and a part of the single build, which is much more
+certain: its sessions are replicates, and all builds together show how much replicates differ. The spreads of the builds
 are moderated (`sweeps.ranking.moderated_intervals`).
 
-The shared part is the median of the builds, so that some that changed do not move it. Its variance has two estimates,
-and the wider interval counts: the spread of the device with its prior (`sweeps.ranking.session_ratio`), and what the
-shared part did in these sessions alone, which is Student's t whatever the prior is. Both parts have their own
-quantiles, and the halves of their intervals are added in quadrature (G. Y. Zou, A. Donner, Statistics in Medicine 27,
-2008). A bound for all of n builds needs n times the confidence for their own parts, but not for the part that they
-share.
+The shared part is the median of the builds, so that a few builds that changed do not move it. Its variance has two
+estimates, and the wider interval counts: the spread of the device with its prior (`sweeps.ranking.session_ratio`), and
+the spread of the shared part in these sessions alone, which gives Student's t whatever the prior is. Each part has its
+own quantile, and the halves of their intervals are added in quadrature (G. Y. Zou, A. Donner, Statistics in Medicine
+27, 2008). A bound for all of n builds needs n times the confidence for their separate parts, but not for the part that
+they share.
 """
 
 import math
@@ -58,20 +58,21 @@ class Peer:
     sessions: tuple[int, int]
     """The numbers of sessions of A and of B."""
     in_one_run: bool
-    """Both sides were measured in the same runs: a session changes A and B alike, so it adds nothing."""
+    """Whether both sides were measured in the same runs: a session then changes A and B alike, so it adds no
+    variance."""
     device: Spread
     """The spread between sessions of the device, as of `sweeps.ranking.session_ratio.session_spread`."""
     seen: Spread
-    """The spread between these sessions, of the part that the set shares."""
+    """The spread of the set's shared part between these sessions."""
     alone: Spread
-    """The spread between sessions, of this build against the others, with all that its processes add."""
+    """The spread of this build against the others between sessions, including the noise of its processes."""
     inside: Spread
     """The spread that processes add to the mean of one session."""
     place: Spread
-    """The spread that the builds' own parts add to `whole`."""
+    """The spread that the builds' separate parts add to `whole`."""
 
     def ratio(self, shared: float = CONFIDENCE, own: float = CONFIDENCE) -> Estimate:
-        """Return the build's ratio from session to session. `shared`, `own`: the confidence for the two parts."""
+        """Return the build's ratio from session to session. `shared`, `own`: the confidences for the two parts."""
         half = math.hypot(self._shared_half(shared), students_half([self._of_mean(self.alone)], own))
         return estimate_of(self.total, half)
 
@@ -89,8 +90,7 @@ class Peer:
         return estimate_of(self.total, students_half([self._of_mean(self.inside)], confidence))
 
     def after(self, count: int) -> "Peer":
-        """Return the peer as it would be with so many sessions of each side (or those that it has), if all stays as it
-        is."""
+        """Return the peer as it would be if each side had at least `count` sessions, and all else stayed as it is."""
         sessions = max(count, self.sessions[0]), max(count, self.sessions[1])
         added = sum(sessions) - sum(self.sessions)
         more = sum(sessions) / sum(self.sessions)
@@ -106,7 +106,7 @@ class Peer:
 
     @property
     def one_session(self) -> bool:
-        """Tell whether one session stands against few, as `sweeps.ranking.session_ratio.one_session`."""
+        """Tell whether one session is compared with few, as `sweeps.ranking.session_ratio.one_session`."""
         return one_against_few(*self.sessions) and not self.in_one_run
 
     @property
@@ -123,12 +123,12 @@ class Peer:
 
 
 def peers(pairs: Sequence[tuple[Result, Result]], device: Spread) -> list[Peer | None]:
-    """Return for each pair (A, B) of one device the peer in its set; `None` where the pair has no set, and is judged
-    alone.
+    """Return for each pair (A, B) of one device the build as a peer in its set; `None` if the pair has no set, and is
+    judged alone.
 
-    A set has `FEWEST_VARIANTS` pairs or more with the same sessions of A and of B. These are at least three together,
-    or A and B were measured in the same runs. Each result has two blocks or more. `device`: its spread between
-    sessions. Raises `ValueError` for a median that is not a positive number.
+    A set has `FEWEST_VARIANTS` pairs or more with the same sessions of A and of B. Either these are at least three
+    sessions together, or A and B were measured in the same runs. Each result has two blocks or more. `device`: its
+    spread between sessions. Raises `ValueError` for a median that is not a positive number.
     """
     sets: dict[tuple[bool, tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
     for number, (a, b) in enumerate(pairs):
@@ -146,7 +146,7 @@ def peers(pairs: Sequence[tuple[Result, Result]], device: Spread) -> list[Peer |
 
 
 def _members(pairs: Sequence[tuple[Result, Result]], device: Spread, *, in_one_run: bool) -> list[Peer]:
-    """Return the peers of one set; none if nothing was repeated."""
+    """Return the peers of one set; none if no measurement was repeated."""
     sides = [[by_session(pair[side]) for pair in pairs] for side in (0, 1)]
     means = [np.array([[blocks.mean() for blocks in build] for build in side]) for side in sides]
     counts = means[0].shape[1], means[1].shape[1]
@@ -194,8 +194,8 @@ def _medians_of_others(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _between(means: Sequence[NDArray[np.float64]]) -> tuple[Spread, list[Spread]]:
-    """Return the spreads between sessions: of the part that the builds share, and of each build alone. `means`: of each
-    side, builds x sessions."""
+    """Return the spreads between sessions: of the part that the builds share, and of each build alone. `means`: an
+    array (builds, sessions) for each side."""
     centred = [side - side.mean(axis=1, keepdims=True) for side in means]
     shared = [side.mean(axis=0) for side in centred]
     degrees = sum(side.shape[1] - 1 for side in means)

@@ -1,13 +1,13 @@
 """The ranking of the results of one device and model that were measured under the same conditions. Pure.
 
-Their intervals come from the spread between processes of all of them (`sweeps.ranking.intervals`); the store has each
-job's own. Every measured variant gets a verdict. Of the variants that pass, the best one wins, or one that is shown to
-be equal to it and has advantages (`sweeps.ranking.winner`). Beside it stand those that are equal, and those that
-are not told apart from it.
+The intervals of these results come from the spread between processes of all of them (`sweeps.ranking.intervals`); the
+store has each job's own interval. Every measured variant gets a verdict. Of the variants that pass, the best one wins,
+or one that is shown to be equal to the best and has advantages (`sweeps.ranking.winner`). The winner is listed with the
+variants that are equal to it, and with those that are not told apart from it.
 
-A variant that a race eliminated keeps its place, with its figures and the evidence. It cannot win or be tied: the race
-controls the error over its repeated tests (`sweeps.protocol.racing`), and one interval of a few rounds does not
-overrule that.
+A variant that a race eliminated keeps its place in the list, with its figures and the evidence. It cannot win or be
+tied: the race controls the error over its repeated tests (`sweeps.protocol.racing`), and one interval of a few rounds
+does not overrule that.
 
 A variant that a host only checked, with a reference implementation of the backend, has an accuracy and no latency. If
 the objective needs no latency, it is ranked and marked as only checked. Otherwise it is listed separately, with its
@@ -55,9 +55,9 @@ def rank_place(
     failed: Sequence[ResultRow],
     hints: Told,
 ) -> DeviceRanking:
-    """Rank `group`, rows with the same conditions. `sample`: any row of it, or a failed row if it is empty.
-    `not_ranked`: the results without figures; `failed`: the rows among these that failed. `spent`: the rows whose time
-    is counted for this place."""
+    """Return the ranking of `group`, rows with the same conditions. `sample`: any row of `group`, or a failed row if
+    `group` is empty. `not_ranked`: the results without figures; `failed`: the rows among these that failed. `spent`:
+    the rows whose time is counted for this place."""
     group = at_one_speed(group)
     speeds = speeds_of(group)
     group = with_intervals(group, speeds)
@@ -71,8 +71,8 @@ def rank_place(
     ended = {row.job_key: row.settled for row in group if row.settled is not None}
 
     def badness(row: ResultRow) -> tuple[tuple[int, bool], float, float]:
-        # A build that left in batches has a ratio, and no figure; a build that is the same program as another has the
-        # ratio of that one.
+        # A build that left in batches has a ratio but no figure; a build that is the same program as another one gets
+        # the ratio of that one.
         why = ended.get(row.job_key)
         if why is not None and why.reason == "same_program":
             why = ended.get(why.by_key)
@@ -157,8 +157,7 @@ def _interval_of(winner: ResultRow, group: Sequence[ResultRow], speeds: TwoSpeed
 
 
 def _better_disqualified(candidates: Sequence[Candidate], metric: str, smaller: bool) -> tuple[Candidate, ...]:
-    """Return the disqualified candidates that are better than the winner. `candidates`: with the winner as the
-    first."""
+    """Return the disqualified candidates that are better than the winner. `candidates`: the winner is the first."""
     winners = candidates[0].figures.get(metric)
     sign = 1.0 if smaller else -1.0
     figures = [
@@ -171,7 +170,7 @@ def _better_disqualified(candidates: Sequence[Candidate], metric: str, smaller: 
 
 
 def _ties(first: FirstPlace[ResultRow] | None) -> dict[str, Tie]:
-    """Return how each row shares the first place, by job key."""
+    """Return the kind of tie of each row that shares the first place, by job key."""
     if first is None:
         return {}
     ties: dict[str, Tie] = {row.job_key: "unresolved" for row in first.unresolved}
@@ -187,7 +186,8 @@ def _settling(row: ResultRow, first: FirstPlace[ResultRow], tie: Tie | None) -> 
 
 
 def _ratio(row: ResultRow, first: FirstPlace[ResultRow], contending: Sequence[ResultRow]) -> Estimate | None:
-    """Return the ratio to the winner. For rows that may win, it says slower only where the ranking does."""
+    """Return the ratio to the winner. For rows that may win, the ratio's interval shows them slower only if the ranking
+    does."""
     among = any(row is other for other in contending)
     return first.family.ratio(row, first.winner, first.candidates) if among else latency_ratio(row, first.winner)
 

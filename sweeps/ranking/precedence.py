@@ -1,5 +1,5 @@
-"""The precedence says which jobs may beat which in a race, from what is known before they are timed: their accuracy.
-Pure."""
+"""The precedence of jobs: which jobs may beat which in a race, from their accuracy, which is known before they are
+timed. Pure."""
 
 from collections.abc import Iterable
 
@@ -15,9 +15,9 @@ _CLASSES = {"pass": 2.0, "unresolved": 1.0, "fail": 0.0, "disqualified": 0.0}
 def precedence(rows: Iterable[ResultRow], sweep: SweepSpec) -> dict[str, float]:
     """Return the precedence of each job key for `sweeps.protocol.racing.Race`; the rows need no timing.
 
-    For one winner, by the constraints that need no latency: 2 if the job passes them, 1 if it may pass, 0 if it fails
-    one. For a Pareto front: the front's other metric, larger is better. A job that cannot win gets the smallest value,
-    so it cannot eliminate another.
+    For one winner, the precedence comes from the constraints that need no latency: 2 if the job passes them, 1 if it
+    may pass, 0 if it fails one. For a Pareto front, it is the front's other metric, larger is better. A job that cannot
+    win gets the smallest value, so it cannot eliminate another.
     """
     timeless = tuple(
         constraint for constraint in sweep.objective.constraints if not catalog.is_timed(constraint.metric)

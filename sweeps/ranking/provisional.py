@@ -1,4 +1,4 @@
-"""The best choice for now where nothing may win, and the one thing to do that would settle it. Pure: rows in."""
+"""The best choice for now if nothing may win, and the one step that would settle it. Pure: rows in."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,9 +26,9 @@ from sweeps.text import duration
 
 _RETRY = f"{RUN} --retry-failed"
 _MOST_ROUNDS = 48
-"""A race may not have more rounds than this, so more are not advised: then a block is to be longer."""
+"""A race may not have more rounds than this; if more would be needed, longer blocks are advised."""
 _PASSING = frozenset({"throttled", "gate_timeout", "device_changed"})
-"""The disqualifying labels that pass: measured again, a build may be without them."""
+"""The disqualifying labels that a new measurement may remove."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +37,13 @@ class Settle:
 
     command: str
     field: str = ""
-    """The field is a path in the sweep file: `data.evaluation.images`."""
+    """A path in the sweep file, such as `data.evaluation.images`; empty if nothing is to be changed."""
     value: str = ""
     """The value to write for the field."""
     seconds: float | None = None
-    """The least time that the command takes, from the time of such work so far; `None` if that is not known."""
+    """The least time that the command takes, estimated from similar work so far; `None` if that is not known."""
     note: str = ""
-    """The note says what to prepare before."""
+    """What to prepare before running the command; may be empty."""
 
     @property
     def text(self) -> str:
@@ -53,7 +53,7 @@ class Settle:
 
     @property
     def timed_text(self) -> str:
-        """The text with the time, where that is known."""
+        """The text for people with the time, if the time is known."""
         if self.seconds is None:
             return self.text
         return f"{self.text} ({f'about {duration(self.seconds)}' if self.seconds else 'it measures nothing again'})"
@@ -67,10 +67,11 @@ _SEE_TO_ORIGINAL = Settle(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisional:
-    """The job to take until something wins."""
+    """The job to use until a job wins."""
 
     name: str
-    """The name is empty if every build is shown to break a constraint, or can never win, or none has a figure."""
+    """The name of the job; empty if every build is shown to break a constraint, or can never win, or none has a
+    figure."""
     job_key: str
     why: str
     """The reason why the job is not the winner."""
@@ -79,12 +80,12 @@ class Provisional:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """The facts for a next step that a sweep file has, and rows do not."""
+    """The facts for a next step that come from the sweep file, and not from rows."""
 
     most_images: int | None = None
-    """The number of images that exist for the evaluation, where that is known: no more are asked for."""
+    """The number of images that exist for the evaluation, if known: no more are suggested."""
     seconds: Callable[[Sequence[ResultRow]], float] | None = None
-    """The function returns roughly how long it takes to build and measure jobs that have no figures yet."""
+    """Returns roughly how many seconds it takes to build and measure jobs that have no figures yet."""
 
 
 NOTHING_TOLD = Told()
@@ -100,8 +101,9 @@ def provisional(
     """Return the provisional choice; `None` without rows. `rows`: with the same conditions, none of which may win; best
     first. `eliminated`: the reasons by job key, or empty.
 
-    First come builds that lost a race to one that may not win; then those of which a constraint is open; then those
-    whose time was disqualified for the state that the device had. Among these, estimates that keep all bounds go first.
+    Builds that lost a race to one that may not win come first; then those with an unresolved constraint; then those
+    whose time was disqualified because of the state of the device. Within each class, builds whose estimates keep all
+    bounds come first.
     """
     classes: tuple[Callable[[ResultRow], bool], ...] = (
         lambda row: judgements[row.job_key].verdict == "pass",
@@ -110,9 +112,7 @@ def provisional(
     )
     for belongs in classes:
         if fitting := [row for row in rows if belongs(row)]:
-            best = min(
-                fitting, key=lambda row: not _keeps(row, objective)
-            )  # The first row is the best one among equals.
+            best = min(fitting, key=lambda row: not _keeps(row, objective))  # Of equal rows, the first one is the best.
             judgement = judgements[best.job_key]
             lacked = best.reason if "gate_timeout" in best.trust else ""
             return Provisional(
@@ -125,8 +125,8 @@ def provisional(
 
 
 def without_figures(failed: Sequence[ResultRow], checked: Sequence[ResultRow], why: str, hints: Told) -> Provisional:
-    """Return the next step where no build of a place may be ranked. `failed`, `checked`: the rows that failed, and that
-    were only checked."""
+    """Return the next step if no build of a place may be ranked. `failed`, `checked`: the rows that failed, and the
+    rows that were only checked."""
     settle = Settle(command=RUN, note="vary more axes under grids: every combination was skipped")
     retried = failed or checked
     seconds = hints.seconds(retried) if retried and hints.seconds is not None else None
@@ -166,7 +166,7 @@ def _settle(
     objective: ObjectiveSpec,
     most_images: int | None,
 ) -> Settle:
-    if judgement.verdict == "pass":  # The candidate that had eliminated the row may not win: the row races again.
+    if judgement.verdict == "pass":  # The candidate that eliminated the row may not win, so the row races again.
         return Settle(command=RUN, seconds=_device_seconds([row]))
     if judgement.verdict == "disqualified":
         return _settle_state(row, rows)
@@ -186,7 +186,7 @@ def _settle(
 
 
 def _settle_state(row: ResultRow, rows: Sequence[ResultRow]) -> Settle:
-    """Return the step for a time that the state of the device disqualified."""
+    """Return the step for a latency that was disqualified because of the state of the device."""
     retried = [other for other in rows if _may_be_sound(other)]
     if "gate_timeout" not in row.trust:
         note = "let the device cool" if "throttled" in row.trust else "find out what changed the device's speed"
@@ -233,7 +233,7 @@ def _settle_constraint(
 
 
 def _settle_unknown(row: ResultRow, metric: str, rows: Sequence[ResultRow]) -> Settle | None:
-    """Return the step that would give an unknown figure. `None` if nothing in a sweep file does."""
+    """Return the step that would give an unknown figure. `None` if no change of the sweep file does."""
     if metric in LABELLED:
         value = "{source: folder, path: A_FOLDER_OF_CLASSES}"
         return Settle(command=RUN, field="data.evaluation", value=value, seconds=_accuracy_seconds(rows))
@@ -242,7 +242,7 @@ def _settle_unknown(row: ResultRow, metric: str, rows: Sequence[ResultRow]) -> S
         rounds = math.ceil(samples * row.rounds / row.samples)
         if rounds <= _MOST_ROUNDS:
             return _more_rounds(row, max(rounds, row.rounds + 1), rows)
-        # This number of iterations in each block gives the rounds enough samples.
+        # With this number of iterations in each block, the rounds have enough samples.
         iterations = math.ceil(samples / row.rounds)
         seconds = _device_seconds(rows)
         more = seconds and seconds * samples / row.samples
@@ -259,8 +259,8 @@ def _more_rounds(row: ResultRow, rounds: int, rows: Sequence[ResultRow]) -> Sett
 
 
 def _none_possible(rows: Sequence[ResultRow], judgements: Mapping[str, Judgement]) -> Provisional | None:
-    """Return the bound that the nearest build would keep: every build is shown to break a constraint, or can never
-    win."""
+    """Return the step to a bound that the nearest build would keep: every build is shown to break a constraint, or can
+    never win."""
     for row in rows:
         judgement = judgements[row.job_key]
         broken = [check for check in judgement.constraints if check.result == "fail"]
@@ -273,15 +273,15 @@ def _none_possible(rows: Sequence[ResultRow], judgements: Mapping[str, Judgement
 
 
 def _loosened(row: ResultRow, check: ConstraintResult) -> Settle:
-    """Return the step to a bound that the row would keep. Nothing is measured again."""
+    """Return the step that sets a bound which the row would keep. Nothing is measured again."""
     at = "at_most" if check.bound.startswith("at most") else "at_least"
     value = _kept_bound(row, check.metric, at)
     return Settle(command=RUN, field=f"objective.constraints, {check.metric}: {at}", value=f"{value:g}", seconds=0.0)
 
 
 def _kept_bound(row: ResultRow, metric: str, at: str) -> float:
-    """Round the figure to three digits; an accuracy drop to tenths of a point, as people write it. The figure is
-    known."""
+    """Return a bound that the figure keeps, rounded to three digits; for an accuracy drop, to tenths of a point, as
+    people write it. The figure is known."""
     value = row.figure(metric)
     assert value is not None
     low, high = interval(row.figures, metric) or (value, value)
@@ -299,10 +299,10 @@ def _device_seconds(rows: Iterable[ResultRow]) -> float | None:
 
 
 def _accuracy_seconds(rows: Iterable[ResultRow]) -> float | None:
-    """Sum the time of the accuracy passes: jobs of one build share its pass."""
+    """Return the sum of the times of the accuracy passes: jobs of one build share its pass."""
     return _sum({row.build_key: row.accuracy_seconds for row in rows}.values())
 
 
 def _sum(seconds: Iterable[float]) -> float | None:
-    """Sum the seconds; `None` where nothing was recorded."""
+    """Return the sum of the seconds; `None` if nothing was recorded."""
     return sum(seconds) or None

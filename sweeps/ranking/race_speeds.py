@@ -1,16 +1,17 @@
 """The two speeds between which a device went back and forth, from all blocks of a race. Pure.
 
 A race ends within minutes, and its winner is confirmed within seconds, in which slow clocks have one state. But
-batches, finals and confirmation together saw the device for longer, and a state is the device's and not a build's: the
-blocks of all candidates say when it changed, as in `sweeps.ranking.two_speeds`. Three things differ here:
+batches, finals and confirmation together saw the device for longer, and a state belongs to the device and not to a
+build: the blocks of all candidates show when it changed, as in `sweeps.ranking.two_speeds`. Three things differ here:
 
-* **Blocks are few.** Most candidates have two, and two always fit a step. So the spread of blocks at one speed is drawn
-  towards what a race assumes beforehand (`sweeps.protocol.mixture`): the fewer blocks, the larger a step must be.
-* **Visits are short.** A batch or a round lasts for seconds, so all its blocks had one speed, or changed it once. Where
-  they agree about a step that no spread between processes explains, each block's speed is not one more free choice.
-* **Processes are of two kinds.** What a process shows that has run others before may differ from what a process of its
-  own shows, for all builds alike. So both speeds must be seen in processes of one kind, each of them in successive
-  blocks: a burst of other work slows single ones.
+* **Blocks are few.** Most candidates have two, and two always fit a step. So the spread of blocks at one speed is
+  shrunk towards the prior of a race (`sweeps.protocol.mixture`): the fewer blocks, the larger a step must be.
+* **Visits are short.** A batch or a round lasts for seconds, so all its blocks had one speed, or the speed changed once
+  during them. If they agree about a step that no spread between processes explains, each block's speed is not an
+  additional free choice.
+* **Processes are of two kinds.** A block in a process that has run other builds before may differ from a block in a
+  separate process, for all builds alike. So both speeds must be seen in processes of one kind, each of them in
+  successive blocks: a burst of other work slows single blocks.
 """
 
 import math
@@ -39,18 +40,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FEWEST_AT_EACH = 4
-"""Each speed has this many blocks, in processes of one kind: one or two may have met something else."""
+"""The smallest number of blocks at each speed, in processes of one kind: one or two blocks may have been disturbed."""
 LASTING = 0.75
-"""This share of so many successive blocks, or of one visit's, has the same speed, at either speed."""
+"""The share of `FEWEST_AT_EACH` or more successive blocks, or of one visit's blocks, that must have the same speed, for
+either speed."""
 SEPARATION = 4.5
-"""The separation is as in `sweeps.ranking.two_speeds`, but larger, because fewer blocks show how they lie; the value is
-simulated. More is asked here, because fewer blocks show how they lie; simulated."""
+"""The separation is as in `sweeps.ranking.two_speeds`, but larger, because fewer blocks show how they lie; the value
+was simulated."""
 TOGETHER_STEP = 0.1
 """A step that differences between processes do not explain, if blocks agree about it: four times their prior spread."""
 FEWEST_TOGETHER = 3
 """Fewer blocks of one visit do not show that they agree."""
 AGREEING = 0.9
-"""This share of these blocks has the speed of most of their visit."""
+"""The share of these blocks that must have the same speed as most blocks of their visit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,14 @@ class RaceBlocks:
     in_batches: Mapping[int, float]
     """The medians in batches, by the number of the process, which ascends in time. Batches come before other blocks."""
     alone: Mapping[int, float]
-    """The medians in processes of their own, by visit (`sweeps.records.Block.visit`), which ascends in time."""
+    """The medians in separate processes, by visit (`sweeps.records.Block.visit`), which ascends in time."""
 
 
 def race_speeds(candidates: Mapping[str, RaceBlocks], published: Sequence[str]) -> TwoSpeeds | None:
-    """Return the two speeds of the device; `None` where two are not shown. `candidates`: all of the race, by key.
+    """Return the two speeds of the device; `None` if two are not shown. `candidates`: all of the race, by key.
 
-    The result has those of `published`, in this order, with the visits of slow blocks in processes of their own.
+    The result is by variant, for those of `published`, in this order; its visits are those of slow blocks in separate
+    processes.
     """
     order = [*published, *(key for key in candidates if key not in set(published))]
     every = [candidates[key] for key in order]
@@ -87,7 +90,7 @@ def race_speeds(candidates: Mapping[str, RaceBlocks], published: Sequence[str]) 
     batches = len({process for blocks in every for process in blocks.in_batches})
     at_fast = [log - step * which for log, which in zip(levels, slow, strict=True)]
     split = [log for log, which in zip(at_fast, slow, strict=True) if which.any()]
-    # Each candidate has a level of its own. The split of its blocks is free, too, where visits do not decide it.
+    # Each candidate has a level of its own. The split of its blocks is free, too, unless visits decide it.
     free = 1 if step >= TOGETHER_STEP and _agree(visits_repeated, slow) else 2
     degrees = DEGREES + max(0, sum(log.size - free for log in split) - 1)
     left = DEGREES * SPREAD**2 + sum(log.size * float(log.var()) for log in split)
@@ -106,8 +109,8 @@ def race_speeds(candidates: Mapping[str, RaceBlocks], published: Sequence[str]) 
 
 
 def _in_order(candidates: Sequence[RaceBlocks]) -> tuple[list[list[int]], dict[int, int]]:
-    """Return by candidate the place of each block's visit in the order of measuring, batches first; and by this place
-    the visit of blocks in processes of their own."""
+    """Return for each candidate the index of each block's visit in the order of measuring, batches first; and by this
+    index the visit of blocks in separate processes."""
     batches = sorted({process for candidate in candidates for process in candidate.in_batches})
     alone = sorted({visit for candidate in candidates for visit in candidate.alone})
     places = {process: place for place, process in enumerate(batches)}
@@ -120,8 +123,8 @@ def _in_order(candidates: Sequence[RaceBlocks]) -> tuple[list[list[int]], dict[i
 
 
 def _agree(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]") -> bool:
-    """Tell whether the blocks of each visit have one speed, as far as these were seen at both speeds. `places`: the
-    visit of each block."""
+    """Tell whether the blocks of each visit have one speed, using only candidates that were seen at both speeds.
+    `places`: the visit of each block."""
     at = defaultdict[int, list[bool]](list)
     for visits, which in zip(places, slow, strict=True):
         if which.any():
@@ -133,8 +136,8 @@ def _agree(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]")
 
 
 def _lasts(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]", batches: int) -> bool:
-    """Tell whether each speed lasted for some successive blocks, in batches (the first so many places) or in processes
-    of their own. A burst of other work does not."""
+    """Tell whether each speed lasted for several successive blocks, in batches (the first `batches` places) or in
+    separate processes. A burst of other work does not last."""
     for in_batch in (True, False):
         blocks = 0
         at = defaultdict[int, list[bool]](list)
@@ -144,7 +147,7 @@ def _lasts(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]",
             blocks += len(of_kind)
             for place, is_slow in (
                 of_kind if which.any() else ()
-            ):  # The speed of a candidate without slow blocks is not known.
+            ):  # For a candidate without slow blocks, the speed is not known.
                 at[place].append(is_slow)
         at_slow, known = sum(map(sum, at.values())), sum(map(len, at.values()))
         enough = min(at_slow, known - at_slow) >= max(FEWEST_AT_EACH, LEAST_SHARE * blocks)
@@ -155,8 +158,8 @@ def _lasts(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]",
 
 
 def _shares_of_successive(visits: Sequence[Sequence[bool]]) -> Iterator[float]:
-    """Yield the share of slow blocks in as many successive visits as have `FEWEST_AT_EACH` blocks, from each visit
-    on."""
+    """Yield, starting from each visit, the share of slow blocks in the shortest run of visits that has `FEWEST_AT_EACH`
+    blocks."""
     for first in range(len(visits)):
         window: list[bool] = []
         for visit in visits[first:]:

@@ -1,8 +1,8 @@
-"""The ranking says which variant to ship on which device, and how certain that is. Pure: results as a DataFrame in, a
+"""The ranking: which variant to ship on which device, and how certain that is. Pure: results as a DataFrame in, a
 `Ranking` out.
 
-Only results measured under the same conditions are compared: each such group of a device and a model is ranked by
-itself (`sweeps.ranking.place`).
+Only results measured under the same conditions are compared: each such group of a device and a model is ranked
+separately (`sweeps.ranking.place`).
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,8 @@ def rank(
     imported: Sequence[Imported] = (),
     told: Told = NOTHING_TOLD,
 ) -> Ranking:
-    """Rank as `rank_rows` does, from a data frame with one row per job; rows that are `stale` do not count."""
+    """Return the ranking as `rank_rows` does, from a data frame with one row per job; rows that are `stale` do not
+    count."""
     return rank_rows(read_rows(frame, sweep), objective, sweep, device, imported, told)
 
 
@@ -46,10 +47,11 @@ def rank_rows(
     imported: Sequence[Imported] = (),
     told: Told = NOTHING_TOLD,
 ) -> Ranking:
-    """Rank the jobs of `sweep`, or those of some of its places: an entry depends on the rows of its place alone.
+    """Return the ranking of the jobs of `sweep`, or of some of its places: an entry depends only on the rows of its
+    place.
 
     `rows` are not stale, in order of their names. `device` is a device's id or (part of) its text for people.
-    `imported` figures are attached to their device and model, and not ranked. `told`: by the sweep file
+    `imported` figures are attached to their device and model, and not ranked. `told`: the facts from the sweep file
     (`sweeps.journal.next_step_hints.told_by`). Raises `EdgeSweepError` if no device matches `device`.
     """
     rows = as_of_one_unit(rows)
@@ -73,8 +75,8 @@ def rank_rows(
         attached = tuple(figure for figure in in_order(imported) if figure.place == place)
         counted: set[str] = set()
         for group in groups:
-            # A row that left in batches has no conditions, and may be in several groups: its time is counted in the
-            # first.
+            # A row that left in batches has no conditions, and may be in several groups: its time is counted only in
+            # the first group.
             spent = [row for row in group if row.job_key not in counted]
             counted |= {row.job_key for row in group}
             sample = group[0] if group else of_place[0]
@@ -97,7 +99,7 @@ def rank_rows(
 
 def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
     """Return groups of rows with the same conditions. A row without a latency has no conditions: it is added to every
-    group of its device's fingerprint. If there is no such group, these rows form a group of their own."""
+    group of its device's fingerprint. If there is no such group, these rows form a separate group."""
     timed = [row for row in measured if row.timed]
     untimed = [row for row in measured if not row.timed]
     groups = alike(timed)

@@ -1,5 +1,5 @@
-"""The likely cause of an original that answers wrongly, from its answers, its inputs and the folders around the images.
-Pure. Each cause is two sentences for people: what is wrong, and the next step."""
+"""The likely cause if the original answers wrongly, from its answers, its inputs and the folders around the images.
+Pure. Each cause is two texts for people: what is wrong, and the next step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from sweeps.spec.folder_levels import Levels
 
 _LEAST_EMBEDDING = 64
 _OUTPUTS_PER_FOLDER = 4
-"""A model with this many times as many outputs as folders, or more, is more likely one of embeddings than a
+"""A model with at least this many times as many outputs as there are folders is more likely one of embeddings than a
 classifier."""
 _LARGEST_USUAL = 20.0
-"""No pixel that is normalised as usual reaches this value; those of 0 to 255 do."""
+"""No pixel with a usual normalization reaches this value; unnormalized pixels of 0 to 255 do."""
 _LEAST_USUAL = 0.1
-"""The distance between black and white is larger than this, unless pixels of 0 to 1 were divided by the deviation of 0
-to 255."""
+"""The distance between black and white is larger than this, unless pixels of 0 to 1 were divided by a standard
+deviation meant for 0 to 255."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +39,16 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The preparation of the images that the original answered."""
+    """How the images were prepared that the original answered."""
 
     low: float
-    """The smallest value of their pixels, normalised."""
+    """The smallest normalized pixel value of the images."""
     high: float
     better: str = ""
-    """Another normalization with which the same images are answered rightly far more often; empty if none is known."""
+    """Another normalization with which the original answers far more of the same images correctly; empty if none is
+    known."""
     better_percent: float | None = None
-    """The top-1 with that normalization."""
+    """The top-1 accuracy with that normalization, in percent."""
 
 
 def likely_cause(answers: Answers, levels: Levels | None, inputs: Inputs | None) -> tuple[str, str]:
@@ -73,7 +74,7 @@ def likely_cause(answers: Answers, levels: Levels | None, inputs: Inputs | None)
 
 
 def of_number(answers: Answers, levels: Levels | None) -> tuple[str, str]:
-    """Return why outputs and folders differ in number."""
+    """Return why the numbers of outputs and folders differ, and the next step."""
     if levels is not None and levels.doubted:
         return _of_levels(levels)
     if levels is not None and levels.beside == answers.outputs:
@@ -95,7 +96,7 @@ def _of_levels(levels: Levels) -> tuple[str, str]:
 
 
 def _of_range(inputs: Inputs) -> tuple[str, str] | None:
-    """Return the cause that mean and std are those that no training uses with pixels of 0 to 1."""
+    """Return the cause and the next step if mean and std do not fit pixels of 0 to 1; otherwise `None`."""
     reach = f"the prepared pixels reach from {inputs.low:.4g} to {inputs.high:.4g}"
     step = "give mean and std for pixels from 0 to 1: those for 0 to 255, divided by 255"
     if max(abs(inputs.low), abs(inputs.high)) > _LARGEST_USUAL:

@@ -1,9 +1,9 @@
-"""The check whether the original, the fp32 eager model as its author wrote it, is right on labelled images. Pure;
-answers in.
+"""Whether the original, the fp32 eager model as its author wrote it, is right on labelled images. Pure; answers in.
 
-No figure of a build says that: one that answers like an original at chance has lost nothing. So an original that is not
-shown to know its labels keeps no constraint on accuracy (`sweeps.ranking.eligibility`). Each doubt has the name of a
-trust label (`sweeps.label_kinds`), its figures in fields, and a sentence with the likely cause and the next step.
+No figure of a build shows that: a build that answers like an original at chance has lost nothing. So if the original is
+not shown to know its labels, no constraint on accuracy counts as kept (`sweeps.ranking.eligibility`). Each doubt has
+the name of a trust label (`sweeps.label_kinds`), its figures in fields, and a sentence with the likely cause and the
+next step.
 """
 
 import math
@@ -24,16 +24,17 @@ Code = Literal[
 ]
 
 FAR_BEYOND_POINTS = 15.0
-"""One answer is given more often than its label occurs by this many points of the images: as many are wrong."""
+"""One answer is in doubt if it is shown to be given more often than its label occurs, by this many points of the
+images: at least as many images are then wrong."""
 _LEAST_CHANCE = 1e-300
 _MORE_IMAGES = 4
-"""The images are too few if this many times as many would show that the original is better than chance."""
+"""There are too few images if this many times as many, with the same share of right answers, would show that the
+original is better than chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """The figure says how often the original is right, and how often an answer that knows nothing of an image would
-    be."""
+    """How often the original is right, and how often an answer that ignores the image would be."""
 
     images: int
     right: int
@@ -45,11 +46,11 @@ class Figure:
     """The name of the label that most images have."""
     most_frequent_percent: float
     chance_percent: float
-    """The chance of guessing among the outputs."""
+    """The share of right answers when guessing among all outputs."""
 
     @property
     def text(self) -> str:
-        """The text is one line for people."""
+        """One line for people."""
         return (
             f"top-1 {self.top1_percent:.1f} % ({self.low_percent:.1f} to {self.high_percent:.1f}) on {self.images} "
             f"image{'s' * (self.images > 1)}; always {self.most_frequent}: {self.most_frequent_percent:.1f} %, "
@@ -59,7 +60,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """A reason not to believe in the original's accuracy."""
+    """A reason to doubt the original's accuracy."""
 
     code: Code
     message: str
@@ -68,12 +69,12 @@ class Doubt:
 
     @property
     def text(self) -> str:
-        """The text is one line for people."""
+        """One line for people."""
         return f"{self.message} ({self.next_step})"
 
 
 def figure(answers: Answers) -> Figure:
-    """Return the figure of at least one image."""
+    """Return the figure from the answers on at least one image."""
     images = len(answers.labels)
     right = sum(label == answer for label, answer in zip(answers.labels, answers.given, strict=True))
     counts = Counter(answers.labels)
@@ -92,13 +93,12 @@ def figure(answers: Answers) -> Figure:
 
 
 def doubts(answers: Answers, levels: Levels | None = None, inputs: Inputs | None = None) -> tuple[Doubt, ...]:
-    """Return all doubts about the original; empty if it knows its labels. `levels`: of the folder that the images are
-    from."""
+    """Return all doubts about the original; empty if it knows its labels. `levels`: of the folder of the images."""
     if not answers.labels:
         return ()
     top1 = figure(answers)
     at_chance = is_at_chance(answers)
-    # The order and number of folders that are no classes mean nothing.
+    # If the folders are not classes, their order and number mean nothing.
     order = {} if levels is not None and levels.doubted else _other_order(answers)
     return (
         *_at_chance(answers, top1, levels, inputs, order, at_chance=at_chance),
@@ -180,7 +180,7 @@ def _order_doubt(answers: Answers, order: Mapping[int, int]) -> Iterator[Doubt]:
 
 
 def _other_classes(answers: Answers, levels: Levels | None, *, at_chance: bool) -> Iterator[Doubt]:
-    """Yield the doubt that outputs and folders differ in number, unless the answers fit: a model may know more
+    """Yield the doubt that the numbers of outputs and folders differ, unless the answers fit: a model may know more
     classes."""
     if answers.outputs == answers.folders or not (at_chance or _contradicted(answers)):
         return
@@ -195,7 +195,8 @@ def _other_classes(answers: Answers, levels: Levels | None, *, at_chance: bool) 
 
 
 def _contradicted(answers: Answers) -> bool:
-    """Tell whether a label is shown to be answered by another class more often than by its own."""
+    """Tell whether images of some label are shown to be answered as another class more often than as that label's
+    class."""
     cells = Counter(zip(answers.labels, answers.given, strict=True))
     level = ERROR / answers.folders
     return any(
@@ -206,8 +207,8 @@ def _contradicted(answers: Answers) -> bool:
 
 
 def _split(answers: Answers, levels: Levels | None, *, at_chance: bool) -> Iterator[Doubt]:
-    """Yield the doubt that folders are no classes by their names, unless most images of each are answered as one: a
-    class may be called train."""
+    """Yield the doubt that folders are not classes, judging by their names, unless most images of each are answered as
+    one class: a class may be named train."""
     if levels is None or not levels.what:
         return
     suspected = [label for label, name in enumerate(answers.classes) if not levels.splits or name in levels.splits]
@@ -224,12 +225,12 @@ def _split(answers: Answers, levels: Levels | None, *, at_chance: bool) -> Itera
 
 
 def _other_order(answers: Answers) -> dict[int, int]:
-    """Return the answer of each label that stands for another one, by a map that fits the answers far better; else
-    empty.
+    """Return, for each label that seems to be in another position, the class that is answered for it, if this map fits
+    the answers far better; else empty.
 
-    The map takes the most frequent pairs first, and gives no answer twice. Under the right order, each label's own
-    answer is at least as likely as the map's: a sign test over the images of all labels that it moves, at 5 % over all
-    maps of so many labels.
+    The map uses the most frequent pairs first, and each answer only once. Under the right order, each label's own class
+    is at least as likely an answer as the map's: a sign test over the images of all labels that the map moves, at 5 %
+    over all maps of that many labels.
     """
     cells = Counter(zip(answers.labels, answers.given, strict=True))
     mapped: dict[int, int] = {}
@@ -239,7 +240,7 @@ def _other_order(answers: Answers) -> dict[int, int]:
             mapped[label] = answer
             used.add(answer)
     moved = {label: answer for label, answer in mapped.items() if cells[label, answer] > cells[label, label]}
-    if len(moved) < 2:  # A single class that is taken for another is an ordinary mistake.
+    if len(moved) < 2:  # A single class that is answered as another one is an ordinary mistake.
         return {}
     fitting = sum(cells[pair] for pair in moved.items())
     own = sum(cells[label, label] for label in moved)

@@ -1,9 +1,9 @@
-"""The resolution of a sweep on its device: the difference that its rounds can tell apart, from the sweep's own blocks.
+"""The resolution of a sweep on its device: the smallest difference that its rounds can tell apart, from its own blocks.
 Pure.
 
 Without a race every build has a few rounds, however much the device's processes differ, and the best estimate among
-many is partly the luckiest. The spread of blocks within rounds, pooled over all builds, says how large a difference has
-to be to be found: by the same power as in `edgesweep noise` (`sweeps.protocol.resolvable_difference.told_apart`).
+many is partly luck. The spread of blocks within rounds, pooled over all builds, determines how large a difference must
+be to be found: with the same power as in `edgesweep noise` (`sweeps.protocol.resolvable_difference.told_apart`).
 """
 
 import math
@@ -19,19 +19,19 @@ from sweeps.ranking.round_effects import fit_rounds
 from sweeps.results import ResultRow
 
 FEWEST_DEGREES = 4
-"""The fewest degrees are those of the fewest blocks that `edgesweep noise` takes
+"""The fewest degrees of freedom: those of the fewest blocks that `edgesweep noise` accepts
 (`sweeps.protocol.resolvable_difference.FEWEST_BLOCKS`)."""
 
 _PASSES = 50
-"""The number of passes of the fit; with the same rounds for all builds the first one is enough."""
+"""The number of passes of the fit; if all builds have the same rounds, the first pass is enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """The difference that so many rounds tell apart."""
+    """The difference that `rounds` rounds tell apart."""
 
     rounds: int
-    """The number of rounds of each build, the median."""
+    """The median number of rounds of a build."""
     difference: float
     """The smallest difference (a share, 0.08 is 8 %) that is told apart in 4 of 5 sweeps."""
     spread: float
@@ -39,7 +39,7 @@ class Resolution:
 
     @property
     def text(self) -> str:
-        """The text for people is one line."""
+        """One line for people."""
         share = f"{100 * self.difference:.{0 if self.difference >= 0.1 else 1}f} %"
         far = share if self.difference < 1 else f"a factor of {1 + self.difference:.1f}"
         return (
@@ -52,8 +52,8 @@ class Resolution:
 
 
 def resolution(rows: Sequence[ResultRow]) -> Resolution | None:
-    """Return the resolution of rows with the same conditions; `None` where a race was run, or their blocks do not show
-    it."""
+    """Return the resolution of rows with the same conditions; `None` if they are from a race, or have too few blocks to
+    show it."""
     sound = [row.medians_ms for row in rows if row.medians_ms and not disqualified(row.trust)]
     if any(row.settled is not None and row.settled.budget == "race" for row in rows) or not sound:
         return None
@@ -65,7 +65,8 @@ def resolution(rows: Sequence[ResultRow]) -> Resolution | None:
 
 
 def _spread(medians_ms: Sequence[Mapping[int, float]]) -> float | None:
-    """Return the spread of the logarithms without an effect of each build and of each round; `None` for too few."""
+    """Return the spread of the logarithms after the effects of each build and of each round are removed; `None` for too
+    few blocks."""
     by_round: dict[int, list[int]] = defaultdict(list)
     for number, medians in enumerate(medians_ms):
         for round_ in medians:

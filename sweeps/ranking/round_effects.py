@@ -1,4 +1,4 @@
-"""The fit of logarithms of blocks as build + round: the common part of a round cancels between builds that were
+"""The fit of the logarithms of blocks as build + round: the common part of a round cancels between builds that were
 measured in it."""
 
 from collections import defaultdict
@@ -19,9 +19,10 @@ def fit_rounds(
     """Return the part of each build and that of each round (or visit), both logarithms, of `logs` (by build, then by
     round).
 
-    In turn, a build's part is the `middle` over its rounds of what the rounds' parts leave, and a round's is that over
-    its builds: with the mean a fit by least squares, with the median one that single blocks do not move. `rounds`:
-    where it begins. It ends when no round's part changes by a billionth, or after so many `passes`.
+    The two are fitted alternately: a build's part is the `middle`, over its rounds, of its logarithms minus the rounds'
+    parts; a round's part is the `middle`, over its builds, of the logarithms minus the builds' parts. With the mean
+    this is a fit by least squares, with the median a fit that single blocks do not move. `rounds`: the starting point.
+    The fit ends when no round's part changes by a billionth or more, or after `passes` passes.
     """
     by_round: dict[int, list[BuildT]] = defaultdict(list)
     for build, own in logs.items():

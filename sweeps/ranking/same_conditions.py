@@ -1,9 +1,9 @@
 """The groups of rows that may be compared: those of one place, measured under the same conditions with one version of
 each runtime.
 
-PyTorch's version on a phone is in the phone's fingerprint, that of every other runtime only in the build. So rows of
-several runtimes are compared, whatever their versions, but not rows of one runtime in two versions, unless the sweep
-chose them (`runner_toolchain`).
+The version of PyTorch on a phone is part of the phone's fingerprint, that of every other runtime only of the build. So
+rows of several runtimes are compared, whatever their versions, but not rows of one runtime in two versions, unless the
+sweep chose these versions (`runner_toolchain`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,8 +18,8 @@ from sweeps.variant import INSTALLED
 def alike(
     rows: Iterable[ResultRow], key: Callable[[ResultRow], Any] = lambda row: row.comparable
 ) -> list[list[ResultRow]]:
-    """Group the rows that may be compared, in a fixed order: the key is equal, and no runtime has two versions that
-    nobody chose."""
+    """Return groups of rows that may be compared, in a fixed order: in each group the key is equal, and no runtime has
+    two versions that the sweep did not choose."""
     groups: list[list[ResultRow]] = []
     by_key: dict[Any, list[ResultRow]] = {}
     for row in rows:
@@ -41,7 +41,7 @@ def conditions_of(group: Sequence[ResultRow]) -> ComparisonConditions:
 
 
 def _library(row: ResultRow) -> str:
-    """Name the library that has the version: PyTorch's runtimes are one library, and each release that was chosen is
-    one of its own."""
+    """Return an identifier of the library that has the version: all runtimes of PyTorch are one library, and each
+    release that the sweep chose is a separate one."""
     chosen = "" if row.runner_toolchain == INSTALLED else f" {row.runner_toolchain}"
     return "" if row.runtime in built_in.ALWAYS_BROUGHT else f"{row.runtime}{chosen}"

@@ -5,10 +5,10 @@ median has an effect of its build, one of its session, and one of its process. T
 
     within a side (as in B. L. Welch, Biometrika 34, 1947)  +  spread between sessions x (1 / sessions of A + 1 / of B)
 
-and Student's t with the degrees of freedom of Welch and Satterthwaite. Where both were measured in one run, its session
-is the same for both and cancels. The spread between sessions is a property of the device. Before any evidence it has a
-scaled inverse chi-square prior with 3 degrees of freedom at 2.5 %; builds and sentinels that the device measured in
-several sessions add theirs (A. Gelman et al., Bayesian Data Analysis, 3rd ed. 2013, section 2.6).
+and Student's t with the degrees of freedom of Welch and Satterthwaite. If both were measured in one run, the effect of
+its session is the same for both and cancels. The spread between sessions is a property of the device. Before any
+evidence it has a scaled inverse chi-square prior with 3 degrees of freedom at 2.5 %; builds and sentinels that the
+device measured in several sessions add evidence (A. Gelman et al., Bayesian Data Analysis, 3rd ed. 2013, section 2.6).
 """
 
 import math
@@ -25,16 +25,17 @@ from sweeps.ranking.comparison_input import Result
 from sweeps.stats import CONFIDENCE, Estimate
 
 ENOUGH_FOR_ONE = 6
-"""A side needs this many sessions against one session of the other side. On a device with two speeds, all its sessions
-may have been in one and that one in the other. For k sessions the chance is at most (k / (k + 1))^k / (k + 1): 25 % for
-1, 15 % for 2, 5.7 % for 6. With two sessions of each side it is 6.3 % (1/16)."""
+"""The number of sessions that a side needs if the other side has only one. On a device with two speeds, all its
+sessions may have had one speed and that one session the other. For k sessions the chance of that is at most
+(k / (k + 1))^k / (k + 1): 25 % for 1, 15 % for 2, 5.7 % for 6. With two sessions of each side it is 6.3 % (1/16)."""
 
 MOST_SESSIONS = 20
-"""This many sessions of a side are suggested at most."""
+"""At most this many sessions of a side are suggested."""
 
 _BOUNDLESS = 600.0
-"""The limit is a logarithm: two rounds, and a thousand pairs to be sure of, give intervals whose ends no float holds;
-and other programs that write into the store may leave medians whose ratio no float holds."""
+"""The largest logarithm of a ratio or of an interval's end: a float cannot hold larger ratios. Two rounds, with the
+confidence for a thousand pairs, give such wide intervals; and other programs that write into the store may leave
+medians with such ratios."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +65,14 @@ class Series:
 class _Side:
     mean: float
     variance: float
-    """The variance of the mean, from the spread within sessions alone."""
+    """The variance of the mean, from the spread within sessions only."""
     degrees: float
     sessions: int
 
 
 def session_spread(builds: Iterable[Series], sentinels: Iterable[Series] = ()) -> Spread:
-    """Return the spread between sessions of one device: the prior, and the evidence of these series. Sessions that are
-    not known (0) say nothing.
+    """Return the spread between sessions of one device: the prior, and the evidence of these series. Unknown sessions
+    (0) are ignored.
 
     A session affects all builds alike, so 24 builds in two sessions are hardly more evidence than one: the degrees of
     freedom are those of the sessions. Builds and the sentinel saw the same sessions, so their evidence is not added:
@@ -83,8 +84,8 @@ def session_spread(builds: Iterable[Series], sentinels: Iterable[Series] = ()) -
 
 
 def side_by_side(b: Result, a: Result) -> tuple[Result, Result]:
-    """Return both results with the blocks of the runs alone in which both were measured, if these are two or more of
-    each."""
+    """Return both results, with only the blocks of the runs in which both were measured, if each side has two or more
+    such blocks; otherwise with all blocks."""
     common = runs_of(a) & runs_of(b)
     if a.device_id != b.device_id or not common:
         return b, a
@@ -93,12 +94,12 @@ def side_by_side(b: Result, a: Result) -> tuple[Result, Result]:
 
 
 def sessions(result: Result) -> int:
-    """Return the number of sessions that the result's blocks are from."""
+    """Return the number of sessions of the result's blocks."""
     return len({origin.session for origin in result.of_blocks})
 
 
 def one_session(b: Result, a: Result) -> bool:
-    """Tell whether one side has a single session, and the other side too few to show what sessions do."""
+    """Tell whether one side has a single session, and the other side too few to show the effect of sessions."""
     return one_against_few(sessions(b), sessions(a)) and not together(b, a)
 
 
@@ -108,12 +109,12 @@ def one_against_few(*counts: int) -> bool:
 
 
 def runs_of(result: Result) -> set[str]:
-    """Return the runs that the result's blocks are from, as far as these are known."""
+    """Return the known runs of the result's blocks."""
     return {origin.run for origin in result.origins} - {""}
 
 
 def together(b: Result, a: Result) -> bool:
-    """Tell whether a session changes both results alike: they were measured in the same runs."""
+    """Tell whether both results were measured in the same runs, so that a session changes both alike."""
     return _apart(b, a) < 1e-9
 
 
@@ -121,8 +122,8 @@ def ratio(b: Result, a: Result, spread: Spread | None, confidence: float = CONFI
     """Return the latency of `b` as a multiple of `a`'s, from their mean logarithms; `None` if a side has only one
     block.
 
-    `spread`: of the device between sessions; `None`: as if there were none, as Welch's test does.
-    Raises `ValueError` for a median that is not a positive number.
+    `spread`: of the device between sessions; `None`: no spread between sessions, as in Welch's test. Raises
+    `ValueError` for a median that is not a positive number.
     """
     if len(a.medians_ms) < 2 or len(b.medians_ms) < 2:
         return None
@@ -133,8 +134,8 @@ def ratio(b: Result, a: Result, spread: Spread | None, confidence: float = CONFI
 
 
 def mean_ms(result: Result) -> float | None:
-    """Return the geometric mean of the result's blocks, each session counting the same: `ratio` is the quotient of two
-    of these. `None` if the result has only one block. Raises `ValueError` as `ratio` does."""
+    """Return the geometric mean of the result's blocks, each session with the same weight: `ratio` is the quotient of
+    two such means. `None` if the result has only one block. Raises `ValueError` as `ratio` does."""
     return math.exp(_side(result).mean) if len(result.medians_ms) >= 2 else None
 
 
@@ -158,7 +159,7 @@ def sessions_needed(
 
 
 def by_session(result: Result) -> list[NDArray[np.float64]]:
-    """Return the logarithms of the result's blocks (of ms), one array for each session, the earliest first. Raises
+    """Return the logarithms of the result's block medians (ms), one array for each session, the earliest first. Raises
     `ValueError` for a median that is not a positive number."""
     if not all(0.0 < ms < math.inf for ms in result.medians_ms):
         raise ValueError(f"block medians must be positive numbers: {list(result.medians_ms)}")
@@ -168,14 +169,14 @@ def by_session(result: Result) -> list[NDArray[np.float64]]:
 
 
 def _side(result: Result) -> _Side:
-    """Return the mean of one side: each session counts the same, however many blocks it has."""
+    """Return the mean of one side: each session has the same weight, however many blocks it has."""
     groups = by_session(result)
     logs = np.concatenate(groups)
     count, blocks = len(groups), logs.size
     mean = float(np.mean([group.mean() for group in groups]))
     if blocks < 2 * count:
-        # The blocks are too few for a spread within sessions. The spread of all blocks contains the spread between
-        # sessions once more.
+        # There are too few blocks to estimate a spread within sessions. The spread of all blocks then contains the
+        # spread between sessions once more.
         return _Side(mean, float(logs.var(ddof=1)) / blocks, blocks - 1, count)
     within = _within(groups)
     return _Side(mean, within * sum(1 / group.size for group in groups) / count**2, blocks - count, count)
@@ -183,8 +184,8 @@ def _side(result: Result) -> _Side:
 
 def _apart(b: Result, a: Result) -> float:
     """Return the factor of the spread between sessions in the variance of the ratio: 1 / sessions of each side, without
-    the part that is from the same runs. Other runs of one session do not cancel: the device may have drifted between
-    them."""
+    the part of runs that both sides share. Different runs of one session do not cancel: the device may have drifted
+    between them."""
     (weights_b, sessions_b), (weights_a, sessions_a) = _weights(b), _weights(a)
     common: dict[str, float] = {}
     if a.device_id == b.device_id:
@@ -199,7 +200,7 @@ def _apart(b: Result, a: Result) -> float:
 
 
 def _weights(result: Result) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the weight of each run in the mean of a side, and its session."""
+    """Return the weight of each run in the mean of a side, and the session of each run."""
     origins = result.of_blocks
     count = len({origin.session for origin in origins})
     weights: dict[str, float] = defaultdict(float)
@@ -255,8 +256,8 @@ def estimate_of(centre: float, half: float) -> Estimate:
 def _half(within: Sequence[tuple[float, float]], between: tuple[float, float], confidence: float) -> float:
     """Return half the width of the interval of logarithms; all parts are variances with their degrees of freedom.
 
-    The interval is never narrower than from `within` alone: a part with more degrees of freedom than those of two
-    rounds would seem to make the whole more certain.
+    The interval is never narrower than from `within` alone: otherwise a `between` part with more degrees of freedom
+    than those of two rounds would seem to make the whole more certain.
     """
     return max(students_half(within, confidence), students_half([*within, between], confidence))
 

@@ -1,10 +1,10 @@
-"""The results of units that share the work, in terms of one of them. Pure.
+"""The results of units that share the work, converted to one of these units. Pure.
 
 Each unit measured the common variant in the rounds of its other variants. A block of another unit is divided by the
-common variant's block of the same round on that unit, and multiplied by one on the first unit. So what is ranked are
-ratios to each unit's own common variant, and the spread of the common variant on both units is in every interval. Two
-variants of one unit keep their own ratio, because the common variant cancels. It is not seen if one variant, and not
-the common one, is slower on one unit than on the others.
+common variant's block of the same round on that unit, and multiplied by one on the first unit. So the ranking compares
+ratios to each unit's own measurement of the common variant, and the spread of the common variant on both units is in
+every interval. Two variants of one unit keep their ratio, because the common variant cancels. If one variant, but not
+the common one, is slower on one unit than on the others, that is not detected.
 """
 
 from collections import defaultdict
@@ -24,8 +24,8 @@ _ONE_UNITS_OWN = [name for name, metric in METRICS.items() if metric.in_pool == 
 
 
 def as_of_one_unit(rows: Sequence[ResultRow]) -> list[ResultRow]:
-    """Return `rows` of one sweep; rows of units that share the work have the id of their pool in place of the
-    device's."""
+    """Return `rows` of one sweep; rows of units that share the work are converted to one unit, and have the id of their
+    pool in place of the device's."""
     shown = [row for row in rows if not row.link]
     pools: dict[tuple[str, str], list[ResultRow]] = defaultdict(list)
     for row in rows:
@@ -38,7 +38,7 @@ def as_of_one_unit(rows: Sequence[ResultRow]) -> list[ResultRow]:
 
 def _pool(rows: Sequence[ResultRow]) -> list[ResultRow]:
     links = {row.job_key: row for row in rows if row.job_key == row.link and row.block_medians_ms}
-    # The first unit has the most rounds: each round of another unit meets one of its rounds.
+    # The first unit has the most rounds: each round of another unit is matched with one of these rounds.
     first = min(links.values(), key=lambda row: (-len(row.block_medians_ms), row.device_id), default=None)
     pooled = []
     for row in rows:
@@ -52,8 +52,8 @@ def _pool(rows: Sequence[ResultRow]) -> list[ResultRow]:
 
 
 def _in_terms_of(first: ResultRow, link: ResultRow, row: ResultRow) -> ResultRow:
-    """Return `row` as if the first unit had measured it. `link`: the common variant on the row's unit; `first`: on the
-    first one."""
+    """Return `row` as if the first unit had measured it. `link`: the common variant on the row's unit; `first`: the
+    common variant on the first unit."""
     levels = sorted(first.medians_ms.items())
     medians: list[tuple[int, float]] = []
     for number, (visit, own) in enumerate(sorted(link.medians_ms.items())):

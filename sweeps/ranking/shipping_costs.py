@@ -1,7 +1,7 @@
 """The cost of shipping one, two or three builds of a model to all devices of a sweep. Pure, from stored rows.
 
-The least-regret choice is the set of builds whose worst cost (see `build_costs`) over all devices is the smallest
-(the minimax relative regret); a device takes the best of the set that may ship on it.
+The least-regret choice is the set of builds whose worst cost (see `build_costs`) over all devices is the smallest (the
+minimax relative regret); each device gets the best build of the set that may ship on it.
 """
 
 import functools
@@ -17,22 +17,22 @@ from sweeps.ranking.build_costs import Cells, Setup
 
 MOST_BUILDS = 3
 MOST_CANDIDATES = 24
-"""This many builds are combined at most; 24 give 2,324 sets."""
+"""At most this many builds are combined; 24 builds give 2,324 sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A set of builds, and its cost."""
+    """A set of builds, and the cost of shipping it."""
 
     setups: tuple[Setup, ...]
     covers: int
     """The number of devices on which one of the builds may ship."""
     worst: float
-    """The largest cost over these devices."""
+    """The largest cost of the set over these devices."""
     worst_device: str
     """The id of the device with that cost."""
     mean: float
-    """The mean cost (geometric) over these devices."""
+    """The geometric mean of the costs over these devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +42,9 @@ class Shipping:
     devices: int
     """The number of devices on which any build may ship."""
     choices: tuple[Choice, ...]
-    """The best sets of one, two and three builds, as long as one more build changes anything."""
+    """The best sets of one, two and three builds; larger sets that improve nothing are left out."""
     is_exact: bool
-    """All sets were looked at, and not only those of the most promising builds."""
+    """Whether all sets were compared, and not only those of the most promising builds."""
 
 
 def shipping(cells: Cells) -> Shipping | None:
@@ -71,7 +71,7 @@ def shipping(cells: Cells) -> Shipping | None:
 
 
 def _undominated(costs: Mapping[Setup, Mapping[str, float]]) -> list[Setup]:
-    """Return the builds without those that another one replaces everywhere at no cost."""
+    """Return the builds, without those that another build can replace on every device at no cost."""
     undominated: list[Setup] = []
     for setup in sorted(costs, key=lambda candidate: _promise(costs[candidate])):
         cost_of = costs[setup]
@@ -89,8 +89,8 @@ def _promise(cost: Mapping[str, float]) -> tuple[int, float]:
 def _least(
     sets: Sequence[tuple[Setup, ...]], costs: Mapping[Setup, Mapping[str, float]], devices: Sequence[str]
 ) -> list[tuple[Setup, ...]]:
-    """Return the sets among which the least regret is: a few of thousands, all at once. On 2,000 devices, 2,324 sets
-    take 130 MB for a moment."""
+    """Return the few sets of thousands that may have the least regret, computed for all sets at once. On 2,000 devices,
+    2,324 sets take 130 MB of memory for a moment."""
     order = {setup: number for number, setup in enumerate(costs)}
     matrix = np.array([[known.get(device, math.inf) for device in devices] for known in costs.values()])
     members = np.array([[order[setup] for setup in setups] for setups in sets])
@@ -101,7 +101,8 @@ def _least(
     worst[covers < covers.max()] = math.inf
     mean = np.exp(np.log(np.where(covered, lowest, 1.0)).sum(axis=1) / np.maximum(covers, 1))
     mean[worst > worst.min()] = math.inf
-    # Sums in another order differ in their last digits, and `_regret` rounds.
+    # Sums in another order differ in their last digits, so sets within rounding of the least mean are kept; `_regret`
+    # rounds.
     return [sets[int(at)] for at in np.flatnonzero(mean <= mean.min() * (1 + 1e-11))]
 
 

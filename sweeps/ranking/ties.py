@@ -1,20 +1,20 @@
-"""The check whether two results differ or are equal, and how many more rounds would decide it. Pure: rows, block
-medians in.
+"""Whether two results differ or are equal, and how many more rounds would decide it. Pure: rows, block medians in.
 
 Two latencies that were chosen beforehand are told apart (`told_apart`) if their ratio, paired over common rounds, is
 resolved at 95 % and differs from 1 by 2 % or more. A ratio without repeated rounds has no interval of its own. It is
 compared with the spread that was seen between new processes of one artifact: less than `UNREPEATED_SPREAD` is a tie.
-The module `sweeps.ranking.multiplicity` says which results are slower than a winner: the winner was selected by the
-same rounds.
+The module `sweeps.ranking.multiplicity` decides which results are slower than a winner, because the winner was selected
+by the same rounds.
 
-Where batches decided a race without finals, the ratio of a build to the race's leader is theirs, with their interval.
+If batches decided a race without finals, the ratio of a build to the race's leader, with its interval, is that of the
+batches.
 
 Metrics with another kind of interval (accuracy drop) are told apart if their intervals do not overlap. Metrics of other
 packages have no interval, and may vary from run to run: they are compared with the same spread as unrepeated times. All
-other metrics do not vary, and are told apart if they differ by more than 2 %. Each comparison here has 95 % confidence
-by itself.
+other metrics do not vary, and are told apart if they differ by more than 2 %. Each single comparison here has 95 %
+confidence.
 
-Two results that are not told apart may still differ. To be equal is shown separately (`shown_equal`).
+Two results that are not told apart may still differ. Whether they are equal is a separate test (`shown_equal`).
 """
 
 import math
@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 UNREPEATED_SPREAD = 1.5
-"""One MobileNetV2 artifact took 17 to 25 ms in different processes on one machine: a factor of 1.47."""
+"""Two times without an interval differ if their ratio is this or more. One MobileNetV2 artifact took 17 to 25 ms in
+different processes on one machine: a factor of 1.47."""
 
 LATENCY = "latency_p50_ms"
 UNREPEATED_TIMES = frozenset(name for name, metric in METRICS.items() if metric.unrepeated)
 
 FEW_ROUNDS = 5
-"""Fewer common rounds do not show how much they vary: with 4, the spread may be 3.7 times what was measured (95 %)."""
+"""Fewer common rounds do not show how much they vary: with 4, the spread may be 3.7 times the measured one (95 %)."""
 
 MOST_ROUNDS = 1000
 """The largest number of further rounds that is reported: nobody waits for more."""
@@ -72,7 +73,8 @@ class Settling:
     outcome: Literal["told apart", "equal"]
     """The expected result; `equal`: within 2 %."""
     at_least: bool = False
-    """The tie may well take more rounds, since there are fewer than `FEW_ROUNDS`; then `rounds` asks for those."""
+    """Whether the tie may well take more rounds, since there are fewer than `FEW_ROUNDS`; then `rounds` reaches that
+    number."""
 
     @property
     def text(self) -> str:
@@ -88,27 +90,28 @@ class Settling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeOf:
-    """The source of a `latency_ratio`: two figures beside which it can stand."""
+    """The source of a `latency_ratio`, with two figures to show together with it."""
 
     source: Literal["rounds", "batches", "times", "blocks"]
-    """The source `rounds` is the median of the ratios of common rounds, and `batches` are those that decided a race.
-    The source `times` is the quotient of the two p50 latencies, since they have no common round; `blocks` is that of
-    the geometric means of all their blocks, since these are from separate runs (`sweeps.ranking.gain`)."""
+    """`rounds`: the median of the ratios of common rounds; `batches`: the ratio from the batches that decided a race;
+    `times`: the quotient of the two p50 latencies, because they have no common round; `blocks`: the quotient of the
+    geometric means of all blocks, because these are from separate runs (`sweeps.ranking.gain`)."""
     rounds: int = 0
     """The number of common rounds."""
     ms: float | None = None
     other_ms: float | None = None
-    """The ratio is `ms / other_ms`, of the round in the middle; `None` in batches, which give no time."""
+    """The ratio is `ms / other_ms`, of the round with the median ratio; `None` in batches, which give no latency."""
 
     @property
     def how(self) -> str:
-        """The words are like `paired by round`."""
+        """The source as text, like `paired by round`."""
         hows = {"rounds": "paired by round", "batches": "in batches", "times": "not paired"}
         return hows.get(self.source, "not paired: of all blocks of separate runs")
 
     @property
     def where(self) -> str:
-        """The rounds that the two figures are of: `in the middle one of 5 common rounds`; empty if of none."""
+        """The rounds of the two figures as text, like `in the middle one of 5 common rounds`; empty if they are of no
+        round."""
         if not self.rounds:
             return ""
         if self.rounds == 1:
@@ -130,8 +133,8 @@ def made_of(row: Contender, other: Contender) -> MadeOf | None:
 
 def latency_ratio(row: Contender, other: Contender) -> Estimate | None:
     """Return the latency (p50) of `row` divided by that of `other`. With two or more common rounds the ratio is paired
-    by round and has a 95 % interval. Where batches decided their race, the ratio is that of the batches. Otherwise it
-    has no interval, and is `None` if one of the two was not timed."""
+    by round and has a 95 % interval. If batches decided their race, the ratio is that of the batches. Otherwise it has
+    no interval, and is `None` if one of the two was not timed."""
     if (shown := _shown_ratio(row, other)) is not None:
         return shown
     paired = ratio_by_rounds(row.medians_ms, other.medians_ms)
@@ -142,7 +145,7 @@ def latency_ratio(row: Contender, other: Contender) -> Estimate | None:
 
 
 def told_apart(ratio: Estimate, least: float = NEGLIGIBLE) -> Literal["slower", "faster"] | None:
-    """Tell whether a latency that is `ratio` times another one differs from it; `None`: a difference is not shown.
+    """Return whether a latency that is `ratio` times another one is slower or faster; `None`: no difference is shown.
 
     With an interval, it differs if the interval excludes 1 and the ratio differs from 1 by the share `least` or more.
     Without one, it differs if the ratio or its inverse is `UNREPEATED_SPREAD` or more.
@@ -176,8 +179,8 @@ def worse(row: Contender, best: Contender, metric: str, smaller: bool) -> bool:
 
 
 def outdone(rows: Sequence[Contender], metric: str, smaller: bool) -> list[bool]:
-    """Tell for each row whether it is worse than any other of `rows` beyond doubt, as `worse` does: each pair by
-    itself."""
+    """Return for each row whether it is worse than any other of `rows` beyond doubt, by `worse` for each pair
+    separately."""
     return [any(worse(row, other, metric, smaller) for other in rows) for row in rows]
 
 
@@ -185,7 +188,7 @@ def shown_equal(row: Contender, best: Contender, metric: str) -> bool:
     """Tell whether `row`, which is not told apart from `best`, is shown to be as good as `best` within 2 %.
 
     For latency the upper end of their ratio, paired or of batches, is at most 1.02. Times without repeated rounds,
-    metrics of other packages and metrics with an interval of their own are equal only if their values are.
+    metrics of other packages and metrics with another kind of interval are equal only if their values are.
     """
     if metric == LATENCY:
         ratio = _shown_ratio(row, best)
@@ -196,21 +199,22 @@ def shown_equal(row: Contender, best: Contender, metric: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RatioSpread:
-    """The variance of the logarithm of the ratio of two rows from round to round, as far as pairs are alike."""
+    """How much the ratio of two rows varies from round to round (variance of its logarithm), pooled as far as pairs are
+    similar."""
 
     common: float = 0.0
     """The variance that all pairs have in common ..."""
     degrees: float = 0.0
-    """... and its degrees of freedom; infinite: all pairs have one."""
+    """... and its degrees of freedom; infinite: all pairs have the same variance."""
     most_degrees: float = math.inf
-    """The degrees of freedom of all rows together."""
+    """The degrees of freedom of all rows together: no pair has more."""
 
     @overload
     def of(self, own: float, degrees: int) -> tuple[float, float]: ...
     @overload
     def of(self, own: "NDArray[np.float64]", degrees: int) -> tuple["NDArray[np.float64]", float]: ...
     def of(self, own: Any, degrees: int) -> tuple[Any, float]:
-        """Return the variance and degrees of freedom of a pair that has the variance `own` by itself, with so many
+        """Return the moderated variance and degrees of freedom of a pair whose own variance is `own`, with `degrees`
         degrees."""
         if math.isinf(self.degrees):
             return 0.0 * own + self.common, self.most_degrees
@@ -230,16 +234,17 @@ def settling(
 ) -> Settling | None:
     """Return how many more common rounds would settle a tie of the two. `None` with fewer than two common rounds.
 
-    Settled means: the mean log ratio is more than `critical` standard errors if the mean ratio is 2 % or more, or the
-    upper end of Student's 95 % interval is within 2 % if it is less. Mean and spread are assumed to stay as they are,
-    so this is an estimate. From fewer than `FEW_ROUNDS` it is too rough to be one, be the interval 2 % or a
-    thousandfold wide: it is a least number. `critical` is of degrees of freedom; by default it is Student's at 95 %.
+    Settled means: if the mean ratio is 2 % or more, the mean log ratio is more than `critical` standard errors; if it
+    is less, the upper end of Student's 95 % interval is within 2 %. Mean and spread are assumed to stay as they are, so
+    this is an estimate. With fewer than `FEW_ROUNDS` it is too rough for an estimate, whatever the width of the
+    interval: it is then a least number. `critical` is a function of the degrees of freedom; by default it is Student's
+    at 95 %.
     """
     logs = _log_ratios(medians_ms, others_ms)
     if len(logs) < 2:
         return None
     mean, own = statistics.fmean(logs), variance(logs)
-    # The search begins with one more round: the two are not settled now, be it only because of the median of the
+    # The search begins with one more round: the two are not settled now, possibly only because of the median of the
     # ratios.
     limit = math.log1p(NEGLIGIBLE)
     differ = abs(mean) >= limit
@@ -277,7 +282,7 @@ def _log_ratios(medians_ms: Mapping[int, float], others_ms: Mapping[int, float])
 
 
 def _shown_ratio(row: Contender, other: Contender) -> Estimate | None:
-    """Return the ratio of their latencies with its interval; `None` without one."""
+    """Return the ratio of their latencies with its interval; `None` if it has no interval."""
     paired = ratio_by_rounds(row.medians_ms, other.medians_ms)
     if paired is not None and paired.low is not None:
         return paired

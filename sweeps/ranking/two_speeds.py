@@ -1,12 +1,12 @@
 """The two speeds between which a device went back and forth, from block medians. Pure.
 
-Clocks with two states make every block slower by the same factor, or not at all, whatever variant it is of. So the
-logarithm of a block's median is the variant's level, plus one step if the device was slow, plus noise. Of all steps the
-one that leaves the least squares is taken; for a given step, the slow blocks of a variant are its slowest ones.
+Clocks with two states make every block slower by the same factor, or not at all, whatever its variant. So the logarithm
+of a block's median is the variant's level, plus one step if the device was slow, plus noise. Of all steps, the one with
+the least squared residuals is chosen; for a given step, the slow blocks of a variant are its slowest ones.
 
-Noise alone can be split like that, too. So the step must be large (5 %), also against what is left in the variants that
-are split (`SEPARATION` times the upper 95 % bound of its standard deviation; the halves of evenly spread noise lie 3.5
-apart). Enough blocks must lie on the rarer side of their variant, which outliers do not, and few may lie half way.
+Noise alone can be split like that, too. So the step must be large (5 %), also compared with the residuals of the split
+variants (`SEPARATION` times the upper 95 % bound of their standard deviation; the halves of evenly spread noise lie 3.5
+apart). Enough blocks must lie on the rarer side of their variant, which excludes outliers, and few may lie half way.
 """
 
 import math
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sweeps.distributions import chi_square_quantile, student_t_quantile
 from sweeps.stats import CONFIDENCE
 
-# numpy is imported inside the functions: where a device has one speed, a ranking need not wait for it.
+# numpy is imported inside the functions: if a device has one speed, a ranking need not wait for the import.
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
 LEAST_STEP = math.log(1.05)
 SEPARATION = 4.0
 LEAST_SHARE = 0.15
-"""This share of all blocks lies on the rarer side of their variant at least."""
+"""At least this share of all blocks lies on the rarer side of their variant."""
 MOST_HALF_WAY = 0.05
-"""This share of all blocks may lie in the middle third between the speeds."""
+"""At most this share of all blocks lies in the middle third between the speeds."""
 FEWEST_BLOCKS = 18
-"""Variants with three blocks or more have this many blocks together: two blocks always fit a step."""
+"""Variants with three blocks or more have at least this many blocks together: two blocks always fit a step."""
 
 _STEPS = tuple(LEAST_STEP * (math.log(4.0) / LEAST_STEP) ** (number / 119) for number in range(120))
-"""The steps that are tried: neighbours differ by 3 %. Each is made exact for the split that it gives."""
+"""The candidate steps: neighbours differ by 3 %. Each is then made exact for the split that it gives."""
 _LIKE_THE_OTHERS = 2.0
-"""This many blocks draw a round's share of slow blocks towards that of all rounds."""
+"""A round's share of slow blocks is shrunk towards that of all rounds, as if by this many blocks."""
 _TIMES = 50
 _SHARE_CONFIDENCE = 0.99
-"""The confidence is higher than that of an interval, which is wrong as well where the more common speed is mistaken."""
+"""The confidence is higher than that of an interval, because the interval is also wrong if the more common speed is
+mistaken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +54,18 @@ class TwoSpeeds:
     slow: tuple[frozenset[int], ...]
     """The visits of the slow blocks, by variant."""
     sure: tuple[bool, ...]
-    """The speed of a variant's blocks is known at 95 %, by variant. A variant whose blocks were all equally fast may
-    have been seen at either speed."""
+    """Whether the speed of a variant's blocks is known at 95 %, by variant. A variant whose blocks were all equally
+    fast may have been seen at either speed."""
     share_low: float
     share_high: float
-    """The 99 % interval of the share of blocks that are slow. Rounds are the samples, because a speed lasts for a
-    while; it may last for longer than a round."""
+    """The 99 % interval of the share of slow blocks. Rounds are the samples, because a speed lasts for a while; it may
+    last for longer than a round."""
 
 
 def two_speeds(block_medians: Sequence[Mapping[int, float]]) -> TwoSpeeds | None:
-    """Return the two speeds; `None` where two are not shown, also because there are too few blocks. `block_medians`:
-    those of each variant by visit (`sweeps.records.Block.visit`), at least one, positive and in any unit."""
+    """Return the two speeds; `None` if two are not shown, for example because there are too few blocks.
+    `block_medians`: those of each variant by visit (`sweeps.records.Block.visit`), at least one, positive and in any
+    unit."""
     if all(max(medians.values()) < math.exp(LEAST_STEP) * min(medians.values()) for medians in block_medians):
         return None
     import numpy as np
@@ -96,7 +98,7 @@ def speeds_from(
     """Return the two speeds that differ by `step`. `visits` and `logs`: of each variant's blocks; visits ascend in
     time.
 
-    `successive`: visits follow each other so closely that successive ones may have seen one and the same state.
+    `successive`: whether visits follow each other so closely that successive ones may have seen the same state.
     """
     slow = slow_blocks(logs, step)
     odds, low, high = _shares(visits, slow, successive=successive)
@@ -120,8 +122,8 @@ def speeds_from(
 
 
 class _Splits:
-    """Every split of each variant's blocks into its k slowest ones and the others. With n blocks, a step d takes
-    2 d excess - d^2 k (n - k) / n from the sum of squares."""
+    """Every split of each variant's blocks into the k slowest ones and the others. With n blocks, a step d reduces the
+    sum of squares by 2 d excess - d^2 k (n - k) / n."""
 
     def __init__(self, logs: "Sequence[Log]") -> None:
         import numpy as np
@@ -141,7 +143,7 @@ class _Splits:
         return counts
 
     def step(self, split: "NDArray[np.int64]", fewest: float) -> tuple[float, float]:
-        """Return how much a split takes from the sum of squares, with its best step, and that step. Both are zero where
+        """Return by how much a split reduces the sum of squares, with its best step, and that step. Both are zero if
         fewer blocks than `fewest` lie on the rarer side of their variant."""
         weight = float(self._weights[self._rows, split].sum())
         if weight == 0.0 or self._rarer[self._rows, split].sum() < fewest:
@@ -151,14 +153,14 @@ class _Splits:
 
 
 def best_step(logs: "Sequence[Log]", fewest: float) -> float:
-    """Return the step that leaves the least squares, where at least `fewest` blocks lie on the rarer side of their
-    variant; 0 where no step does. `logs`: of each variant's block medians."""
+    """Return the step that leaves the least squares, among those with at least `fewest` blocks on the rarer side of
+    their variant; 0 if there is none. `logs`: of each variant's block medians."""
     splits = _Splits(logs)
     return max(splits.step(splits.best(candidate), fewest) for candidate in _STEPS)[1]
 
 
 def blocks_half_way(logs: "Sequence[Log]", at_fast: "Sequence[Log]", step: float) -> int:
-    """Return how many blocks lie in the middle third between the speeds. `at_fast`: as they would be at the fast
+    """Return how many blocks lie in the middle third between the speeds. `at_fast`: the blocks converted to the fast
     speed."""
     import numpy as np
 
@@ -167,7 +169,7 @@ def blocks_half_way(logs: "Sequence[Log]", at_fast: "Sequence[Log]", step: float
 
 
 def slow_blocks(logs: "Sequence[Log]", step: float) -> "list[NDArray[np.bool_]]":
-    """Tell which blocks of each variant are slow; none where they are equally fast."""
+    """Return for each variant which of its blocks are slow; none if all its blocks are equally fast."""
     import numpy as np
 
     counts = _Splits(logs).best(step)
@@ -178,9 +180,9 @@ def _shares(
     visits: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]", *, successive: bool
 ) -> tuple[list[float], float, float]:
     """Return for each variant the logarithm of the odds that all its blocks were slow, if they were equally fast; and
-    the interval of the share of slow blocks. A device has one speed at a time, so the other blocks of a round tell.
+    the interval of the share of slow blocks. A device has one speed at a time, so the other blocks of a round show it.
 
-    `successive`: successive visits that agree are one sample of the share.
+    `successive`: whether successive visits that agree count as one sample of the share.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""The values of a ranking: `sweeps.ranking.rank` makes them; terminal, JSON and pages show them."""
+"""The values of a ranking: `sweeps.ranking.rank` computes them; terminal, JSON and pages show them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -21,8 +21,8 @@ from sweeps.stats import Estimate
 from sweeps.text import duration
 
 Tie = Literal["equal", "unresolved"]
-"""The tie of a candidate for the first place is `equal` if it is shown to be within 2 % of the best. It is `unresolved`
-if it is neither told apart from the best nor shown to be equal."""
+"""How a candidate shares the first place: `equal` if it is shown to be within 2 % of the best, `unresolved` if it is
+neither told apart from the best nor shown to be equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,35 +36,36 @@ class Candidate:
     job_key: str
     build_key: str
     figures: dict[str, float | None]
-    """The figures of every name in `METRICS`, and the extra metrics that the variant has."""
+    """The figures of all names in `METRICS`, and the extra metrics that the variant has."""
     runner: str
     """The name and version of the program that timed the variant; empty if it was not timed."""
     executor: str
     """The executor that computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
     emulated: bool
-    """A reference implementation gave the variant's answers, and not the device."""
+    """Whether a reference implementation, and not the device, computed the variant's answers."""
     trust: tuple[str, ...]
     constraints: tuple[ConstraintResult, ...]
     verdict: Verdict
     why: str
     """The reason of the verdict; empty if the variant passes."""
     tie: Tie | None = None
-    """The winner is `equal` if others are equal to it, and otherwise has none."""
+    """The winner's tie is `equal` if others are equal to it, and otherwise `None`."""
     ratio_to_winner: Estimate | None = None
     """The latency (p50) divided by the winner's, for every objective."""
     made_of: MadeOf | None = None
-    """The source of that ratio: as a rule it is paired by round, and no quotient of two figures over all rounds."""
+    """The source of `ratio_to_winner`: usually it is paired by round, and not the quotient of two figures over all
+    rounds."""
     settling: Settling | None = None
     """The number of further rounds that would settle the tie in latency; `None` without such a tie."""
     interval_of: IntervalOf = ""
-    """The states of the device that the interval of the winner's latency is of; empty for other candidates."""
+    """The states of the device that the interval of the winner's latency covers; empty for other candidates."""
     settled: Settled | None = None
     """The reason why the variant's rounds ended; `None` if the number of rounds was fixed."""
     eliminated: str = ""
-    """The reason why a race eliminated the variant, in words; empty if none did."""
+    """The reason why a race eliminated the variant, as text; empty if none did."""
     on_front: bool | None = None
-    """The candidate is on the Pareto front of the objective and the front's metric; `None` if no front was asked for,
-    or one of the two figures is unknown."""
+    """Whether the candidate is on the Pareto front of the objective and the front's metric; `None` if the objective has
+    no front, or one of the two figures is unknown."""
 
     @property
     def timed(self) -> bool:
@@ -72,18 +73,17 @@ class Candidate:
 
     @property
     def only_in_batches(self) -> bool:
-        """Tell whether a race that batches decided left only a ratio to the winner, and no time."""
+        """Tell whether a race that batches decided left only a ratio to the winner, and no latency."""
         return not self.timed and self.settled is not None and self.settled.ratio_high is not None
 
     @property
     def untimed(self) -> str:
-        """The text that stands in place of a missing time."""
+        """The text shown instead of a missing latency."""
         return "in batches" if self.only_in_batches else "not timed"
 
     @property
     def place(self) -> str:
-        """The text that stands in place of the number in the ranking: `1=` equal to the best, `1?` unresolved, or
-        empty."""
+        """The text shown instead of the number in the ranking: `1=` equal to the best, `1?` unresolved, or empty."""
         return {"equal": "1=", "unresolved": "1?", None: ""}[self.tie]
 
     @property
@@ -107,9 +107,9 @@ class NotRanked:
     name_here: str
     variant: str
     outcome: str
-    """The outcome is `failed` or `skipped`."""
+    """`failed` or `skipped`."""
     reason: str
-    next_step: str  # The next step is about a failure; it is empty for a skipped variant.
+    next_step: str  # For a failure; empty for a skipped variant.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,18 +124,18 @@ class DeviceRanking:
     metric: str
     """The metric that the objective minimizes or maximizes."""
     front: str | None
-    """The other metric of the Pareto front; `None` if no front was asked for."""
+    """The other metric of the Pareto front; `None` if the objective has no front."""
     winner: Candidate | None
     no_winner_reason: str
-    """The reason is empty if there is a winner."""
+    """The reason why there is no winner; empty if there is one."""
     provisional: Provisional | None
-    """The job to take until something wins, and the step that would settle it; `None` if there is a winner."""
+    """The job to use until a job wins, and the step that would settle it; `None` if there is a winner."""
     led: bool
-    """The winner is the leader of a decided race, and wins as that."""
+    """Whether the winner won as the leader of a decided race."""
     tied: tuple[Candidate, ...]
     """The candidates that share the first place with the winner, without the winner: the equal ones first."""
     ranking: tuple[Candidate, ...]
-    """The candidates are in this order: winner, equal to it, unresolved beside it, others that pass, eliminated,
+    """All ranked candidates in this order: winner, equal to it, not told apart from it, others that pass, eliminated,
     constraint unresolved, constraint failed, disqualified."""
     checked: tuple[Candidate, ...]
     """The candidates without a latency if the objective needs one: by verdict, then the most accurate first."""
@@ -143,24 +143,24 @@ class DeviceRanking:
     device_seconds: float
     """The device time of everything that was measured for this entry, with batches and without waiting."""
     batch_seconds: float
-    """The part of the device time in batches; 0 where that was not recorded."""
+    """The part of the device time in batches; 0 if not recorded."""
     timed_seconds: float
-    """The part of the device time in timed iterations; 0 where that was not recorded."""
+    """The part of the device time in timed iterations; 0 if not recorded."""
     waited_seconds: float
     """The time spent waiting for the gate."""
     push_seconds: float
-    """The time spent sending files for blocks; 0 where that was not recorded."""
+    """The time spent sending files for blocks; 0 if not recorded."""
     accuracy_seconds: float
-    """The time of the accuracy passes, with the files sent for them; 0 where that was not recorded."""
+    """The time of the accuracy passes, with the files sent for them; 0 if not recorded."""
     full_seconds: float
     """A lower bound of the device time with the preset `full`, without waiting."""
     better_disqualified: tuple[Candidate, ...] = ()
-    """The candidates with a better estimate than the winner's that their trust labels keep from winning, the best
+    """The candidates with a better estimate than the winner's that may not win because of their trust labels, the best
     first."""
     resolution: Resolution | None = None
-    """The difference that the rounds can tell apart; `None` where a race decides, or too few blocks show it."""
+    """The smallest difference that the rounds can tell apart; `None` if a race decides, or too few blocks show it."""
     alarm: str = ""
-    """The alarm says how processes of their own contradict the batches that decided the race; otherwise empty."""
+    """How blocks in separate processes contradict the batches that decided the race, as text; otherwise empty."""
     imported: tuple[Imported, ...] = ()
     """The figures of hand-run tools for this model on this device, under any conditions: not ranked."""
 
@@ -171,12 +171,12 @@ class DeviceRanking:
 
     @property
     def unresolved(self) -> tuple[Candidate, ...]:
-        """The candidates in `tied` that are only not told apart from the best."""
+        """The candidates in `tied` that are not told apart from the best, but not shown to be equal."""
         return tuple(candidate for candidate in self.tied if candidate.tie == "unresolved")
 
     @property
     def winner_reason(self) -> str:
-        """The reason why the winner wins, in words; empty without one."""
+        """The reason why the winner wins, as text; empty without a winner."""
         if self.winner is None:
             return ""
         bounds = [
@@ -187,8 +187,8 @@ class DeviceRanking:
 
     @property
     def better_disqualified_text(self) -> str:
-        """The text says that something better was measured and may not win, for the first lines; empty if there is
-        nothing."""
+        """The text, for the first lines of a report, that something better was measured but may not win; empty if
+        nothing was."""
         if not self.better_disqualified:
             return ""
         best, *rest = self.better_disqualified

@@ -1,4 +1,4 @@
-"""The gain of each step of a recipe. The steps are the grids of one sweep. Pure: results in, `Waterfall`s out."""
+"""The gain of each step of a recipe. Each step is a grid of one sweep. Pure: results in, `Waterfall`s out."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,25 +13,25 @@ from sweeps.spec import catalog
 from sweeps.stats import Estimate
 
 RUNTIME = "runtime-"
-"""The names of grids begin with this prefix if their builds are those of another runtime, and no step."""
+"""The prefix of the names of grids that hold builds of another runtime, and are no step."""
 _BASE = "torchscript"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step as it was measured."""
+    """One step of a recipe as it was measured."""
 
     name: str
     outcome: str
-    """The outcome is `measured`, `failed`, `skipped` or `pending`."""
+    """`measured`, `failed`, `skipped` or `pending`."""
     reason: str
-    """The reason is empty if the step was measured."""
+    """The reason why the step was not measured; empty if it was."""
     variant: str
     latency: Estimate | None
     """The p50 in ms."""
     artifact_mb: float | None
     accuracy_metric: str
-    """The metric is `top1_percent`, or without labels `agreement_percent`; empty if unknown."""
+    """`top1_percent`, or without labels `agreement_percent`; empty if unknown."""
     accuracy_percent: float | None
     accuracy_drop: Estimate | None
     """The drop in percentage points against the fp32 eager model, in the same metric."""
@@ -53,8 +53,8 @@ class Waterfall:
     preset: str
     steps: tuple[Step, ...]
     runtimes: tuple[Step, ...] = ()
-    """The best build of each runtime, where others than PyTorch Mobile were built too; its gain is over PyTorch
-    Mobile's best."""
+    """The best build of each runtime, if other runtimes than PyTorch Mobile were built too; the gain of each is over
+    PyTorch Mobile's best build."""
 
 
 def waterfalls(results: SweepResults) -> tuple[Waterfall, ...]:
@@ -99,7 +99,7 @@ def recipe_document(sweep: str, waterfalls: tuple[Waterfall, ...]) -> dict[str, 
 
 
 def _bests(rows: Sequence[ResultRow], results: SweepResults, spread: Spread) -> Iterator[Step]:
-    """Yield the build that the objective prefers of each runtime that can be shipped, PyTorch Mobile's first."""
+    """Yield for each runtime that can be shipped the build that the objective prefers, PyTorch Mobile's first."""
     by_key = {row.job_key: row for row in rows}
     ranked = [
         candidate
@@ -123,7 +123,7 @@ def _bests(rows: Sequence[ResultRow], results: SweepResults, spread: Spread) -> 
             yield replace(_not_measured(runtime, None), outcome=shown.state, reason=why)
         elif row is None:
             of_runtime = [other for other in rows if other.runtime == runtime]
-            # A failure says more than a combination that cannot exist.
+            # The reason of a failure is more useful than that of a skipped combination.
             of_runtime.sort(key=lambda other: other.outcome != "failed")
             yield _not_measured(runtime, next((other for other in of_runtime if other.outcome != "measured"), None))
         else:
@@ -190,7 +190,7 @@ def _latency(row: ResultRow) -> Estimate | None:
 
 
 def _step_document(step: Step, key: str) -> dict[str, Any]:
-    """Return the document of a step. `key`: of the step's gain."""
+    """Return the document of a step. `key`: the name of the entry for the step's gain."""
     return {
         "step": step.name,
         "outcome": step.outcome,

@@ -1,4 +1,4 @@
-"""The reason why the winner of a place won, in words. Pure."""
+"""The reason why the winner of a place won, as text. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def why_first(device: "DeviceRanking", winner: "Candidate") -> str:
 
 
 def _preferred(device: "DeviceRanking", winner: "Candidate", next_one: "Candidate") -> str:
-    """Say why the winner is preferred to an equal candidate: see `sweeps.ranking.winner`."""
+    """Return why the winner is preferred to an equal candidate, as text: see `sweeps.ranking.winner`."""
     if device.led:
         return "the winner led the race"
     if device.metric == LATENCY and not next_one.timed:
@@ -52,7 +52,7 @@ def _preferred(device: "DeviceRanking", winner: "Candidate", next_one: "Candidat
 
 
 def _by(worse: Sequence["Candidate"]) -> str:
-    """Say how far the nearest candidate is away in latency, if that has an interval."""
+    """Return how far the nearest candidate is behind in latency, as text; empty if a ratio has no interval."""
     ratios = [candidate.ratio_to_winner for candidate in worse]
     known = [ratio for ratio in ratios if ratio is not None and ratio.low is not None and ratio.high is not None]
     if not known or len(known) < len(worse):

@@ -1,12 +1,13 @@
 """The choice of the winner among the variants that may win, and of those that share the first place. Pure.
 
-The leader of a decided race wins. The race controls the error over its repeated tests, so no second rule picks again.
-Where batches decided it, the leader alone has a time. Rounds that were added for others since then take the first place
-from it only if they show that it is slower.
+The leader of a decided race wins. The race controls the error over its repeated tests, so no second rule selects again.
+If batches decided the race, only the leader has a latency. If rounds were added for other variants since then, one of
+these takes the first place only if the rounds show that the leader is slower.
 
 Otherwise the best estimate wins, unless others are shown to be within 2 % of it. Among those, higher accuracy comes
-first, then the smaller file (by 2 % or more), then the better estimate. A variant that is only not told apart from the
-best estimate never replaces it: after three noisy rounds a variant that is 10 % slower is not told apart.
+first, then the smaller file (by 2 % or more), then the better estimate. A variant that is not told apart from the best
+estimate, but not shown to be equal, never replaces it: after three noisy rounds a variant that is 10 % slower is not
+told apart.
 """
 
 import math
@@ -27,29 +28,30 @@ class FirstPlace(Generic[C]):
 
     winner: C
     best: C
-    """The leader of the race, or the best estimate. The others are compared with it."""
+    """The leader of the race, or otherwise the candidate with the best estimate. The others are compared with it."""
     equal: tuple[C, ...]
     """The candidates shown to be within 2 % of `best`, the preferred one first. The winner, which is one of them, is
     left out."""
     unresolved: tuple[C, ...]
     """The candidates neither told apart from `best` nor shown to be equal, the best estimate first."""
     family: Family[C]
-    """All candidates that may win, to compare their latencies with the winner's."""
+    """All candidates that may win, for comparing their latencies with the winner's."""
     led: bool
-    """The winner is the leader of a decided race, which wins whatever else speaks for the others."""
+    """Whether the winner won as the leader of a decided race, whatever advantages the others have."""
 
     @property
     def candidates(self) -> int:
-        """The number of candidates that the winner was selected among, itself included."""
+        """The number of candidates among which the winner was selected, itself included."""
         return 1 + len(self.equal) + len(self.unresolved)
 
 
 def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = False) -> FirstPlace[C]:
-    """Return the first place among `rows`, which may all win; at least one. `smaller`: the smallest `metric` is the
-    best.
+    """Return the first place among `rows`, which may all win; at least one. `smaller`: whether the smallest `metric` is
+    the best.
 
-    The leader of an undecided race stands for the best estimate. Rounds that were added after a race are not its own:
-    then the estimates decide. So they do with a Pareto `front`, whose race leads to the fastest of the most accurate.
+    In an undecided race, the leader stands for the best estimate. If rounds were added after a race, the leader no
+    longer counts: then the estimates decide. The estimates decide with a Pareto `front`, too, because the leader of its
+    race is the fastest of the most accurate.
     """
 
     def estimate(row: C) -> tuple[float, float, float, str]:
@@ -80,7 +82,7 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
         accuracy, size = simplicity(row)
         # A difference of a few bytes is no reason to ship a build with a worse estimate.
         size = max(size, smallest[accuracy] * (1 + NEGLIGIBLE))
-        # A build without a time is not shipped for its time, also where batches show that it is equal.
+        # A build without a latency does not win for its latency, even if batches show that it is equal.
         untimed = metric == LATENCY and row.figure(metric) is None
         return not (decided and row is leader), untimed, accuracy, size, *estimate(row)
 
@@ -90,14 +92,14 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
 
 
 class HasFigures(Protocol):
-    """A row or a candidate: anything that has figures."""
+    """A row or a candidate: any object that has figures."""
 
     @property
     def figures(self) -> Mapping[str, float | None]: ...
 
 
 def simplicity(row: HasFigures) -> tuple[float, float]:
-    """Return the sort key of equally good rows: higher accuracy, then smaller file."""
+    """Return the sort key of equally good rows: higher accuracy first, then the smaller file."""
     accuracy = row.figures["top1_percent"]
     if accuracy is None:
         accuracy = row.figures["agreement_percent"]
@@ -106,7 +108,7 @@ def simplicity(row: HasFigures) -> tuple[float, float]:
 
 
 def _leader(rows: Sequence[C], family: Family[C]) -> C | None:
-    """Return the leader of the race that these rows were in, unless rounds that the race did not see decide."""
+    """Return the leader of the race of these rows; `None` if rounds that were added after the race decide instead."""
     leaders = [row for row in rows if row.settled is not None and row.settled.leads]
     if len(leaders) != 1:
         return None

@@ -1,7 +1,7 @@
-"""The support of accelerators for the operators of a model, per phone and precision: for a terminal and as JSON. Pure.
+"""The accelerators that support the operators of a model, per phone and precision: for a terminal and as JSON. Pure.
 
-An operator that a driver accepts need not run there: NNAPI divides a model among all accelerators that accept parts
-of it, and does not report how.
+A driver may accept an operator without running it: NNAPI divides a model among all accelerators that accept parts of
+it, and does not report how.
 """
 
 from collections import Counter
@@ -17,14 +17,15 @@ NOTHING = "–"
 
 
 def refused(answer: Answer, accelerator: Accelerator) -> Counter[str]:
-    """Count the operators that the accelerator does not accept, with their number of uses in the model."""
+    """Return the operators that the accelerator does not accept, with how often the model uses each."""
     return Counter(
         name for name, is_accepted in zip(answer.operations, accelerator.accepts, strict=True) if not is_accepted
     )
 
 
 def accepted_text(answer: Answer, accelerator: Accelerator) -> str:
-    """Write the accepted operators like `12 of 13 (not: SOFTMAX)`; `0 of 13` if the accelerator accepts nothing."""
+    """Return the accepted operators as text like `12 of 13 (not: SOFTMAX)`; `0 of 13` if the accelerator accepts
+    nothing."""
     missing = refused(answer, accelerator)
     accepted = len(answer.operations) - missing.total()
     text = f"{accepted} of {len(answer.operations)}"

@@ -1,4 +1,4 @@
-"""The reasons to vary each axis, in the words of `explain`."""
+"""The reasons to vary each axis, as `edgesweep explain` prints them."""
 
 AXIS_REASONS = {
     "runtime": "each has kernels, a file format and a library of its own: which is fastest depends on the phone",
@@ -25,4 +25,4 @@ AXIS_REASONS = {
     "cpus": "big cores are faster, little ones save power; a mixture waits for the slowest",
     "reuse_input": "a new input for each inference shows what cold caches cost",
 }
-"""The reason to vary each axis."""
+"""The reason to vary each axis, by the name of the axis."""

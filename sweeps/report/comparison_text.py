@@ -1,4 +1,4 @@
-"""This module prints a comparison in a terminal. It decides nothing."""
+"""The text of a comparison for a terminal. This module makes no decision."""
 
 from rich.text import Text
 
@@ -86,7 +86,7 @@ def _whole(whole: Whole) -> str:
 
 
 def _left(comparison: Comparison) -> str:
-    """Say which results are open, and what would settle them."""
+    """Return how many results are open, and how many rounds or sessions would settle them, as text."""
     left = f"left: {len(comparison.open_results)} of {len(comparison.results)}"
     if any(result.session_spread_percent is None for result in comparison.open_results):
         return f"{left}; more rounds would settle them, or a wider --margin"

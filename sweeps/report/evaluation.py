@@ -1,4 +1,4 @@
-"""The advice whether there are more evaluation images, where they would settle a constraint."""
+"""The advice whether there are more evaluation images, if more would settle a constraint."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -14,31 +14,31 @@ from sweeps.spec.sweep import SweepSpec
 
 
 def more_images(spec: SweepSpec, ranking: Ranking) -> Iterator[str]:
-    """Say whether there are more images, where they would settle a constraint."""
+    """Yield a line about how many evaluation images are used and available, if more would settle a constraint."""
     if any(map(images_settle, ranking.devices)):
         yield from images_there(spec.data)
 
 
 def more_images_of(spec: SweepSpec, verdicts: Iterable[PlaceVerdict]) -> Iterator[str]:
-    """Say the same as `more_images`, by an overview."""
+    """Yield the same line as `more_images`, from the verdicts of an overview."""
     if any(NEEDED in verdict.reason for verdict in verdicts):
         yield from images_there(spec.data)
 
 
 def images_document(spec: SweepSpec, ranking: Ranking) -> dict[str, Any] | None:
-    """Return the facts of `more_images` for programs: the images `used` (at most), how many are `there` (`None` if that
-    is not known), and `where`."""
+    """Return the facts of `more_images` for programs: the number of images `used` (at most), the number `there` (`None`
+    if not known), and `where` the images are."""
     images = _images(spec.data) if any(map(images_settle, ranking.devices)) else None
     return None if images is None else asdict(images)
 
 
 def images_settle(entry: DeviceRanking) -> bool:
-    """Tell whether a constraint is open that more images would settle."""
+    """Tell whether a constraint is unresolved that more images would settle."""
     return any(check.images_needed for candidate in (*entry.ranking, *entry.checked) for check in candidate.constraints)
 
 
 def images_there(data: DataSpec) -> Iterator[str]:
-    """Say how many of the evaluation images are used, where that is known."""
+    """Yield a line about how many of the evaluation images are used, if that is known."""
     images = _images(data)
     if images is None:
         return
@@ -57,5 +57,5 @@ def images_there(data: DataSpec) -> Iterator[str]:
 def _images(data: DataSpec) -> EvaluationImages | None:
     try:
         return evaluation_images(data)
-    except DataError:  # The folder is no longer there, or on another computer.
+    except DataError:  # The folder no longer exists, or is on another computer.
         return None

@@ -1,5 +1,5 @@
-"""The explanations of each word of EdgeSweep's results, with its reason and what to do: for `explain`, pages and
-documents."""
+"""The explanation of each word in EdgeSweep's results, with its reason and what to do: for `edgesweep explain`, pages
+and documents."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ SORTS: Mapping[Sort, str] = MappingProxyType(
         "term": "Terms: what tables, pages and sweep files say besides",
     }
 )
-"""The sorts of words are in this order, with headings."""
+"""The headings of the sorts of words, in the order of the output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Explanation:
     meaning: str
     why: str = ""
     todo: str = ""
-    """The advice what to do, with the field of the sweep file to change."""
+    """What to do, with the field of the sweep file to change."""
 
     @property
     def also(self) -> list[str]:
@@ -110,8 +110,8 @@ _SKIPS = {
 
 @cache
 def explanations() -> Mapping[str, tuple[Explanation, ...]]:
-    """Return the explanations by word, in the order of `SORTS`. A few words are a label or verdict, and also a kind of
-    failure."""
+    """Return the explanations by word, in the order of `SORTS`. A few words have two: a label or verdict may also be a
+    kind of failure."""
     by_word: dict[str, tuple[Explanation, ...]] = {}
     for entry in _all():
         by_word[entry.word] = (*by_word.get(entry.word, ()), entry)
@@ -119,8 +119,8 @@ def explanations() -> Mapping[str, tuple[Explanation, ...]]:
 
 
 def explanation(word: str) -> tuple[Explanation, ...]:
-    """Return the explanations of a word of the table, of another name of it, or of a value of an axis. Raises
-    `EdgeSweepError` for a word that is not known, with the nearest one."""
+    """Return the explanations of a word, of another name for it, or of a value of an axis. Raises `EdgeSweepError` for
+    an unknown word, with a suggestion of the nearest one."""
     known = explanations()
     entries = known.get(word) or tuple(
         entry for meant in dict.fromkeys(terms.also(word)) for entry in known.get(meant, ())
@@ -134,12 +134,12 @@ def explanation(word: str) -> tuple[Explanation, ...]:
 
 
 def explained(sort: Sort, word: str) -> tuple[Explanation, ...]:
-    """Return the explanations of one sort; empty for a word that nothing explains."""
+    """Return the explanations of a word in one sort; empty if there is none."""
     return tuple(known for known in explanations().get(word, ()) if known.sort == sort)
 
 
 def meaning(word: str) -> str:
-    """Return the meaning of a word of the catalogs, for a tooltip."""
+    """Return the meaning of a word that has an explanation, for a tooltip."""
     return explanation(word)[0].meaning
 
 

@@ -1,4 +1,4 @@
-"""This module prints NNAPI against the CPU in a terminal. It decides nothing."""
+"""The text of the comparison of NNAPI with the CPU for a terminal. This module makes no decision."""
 
 from sweeps.ranking.nnapi_gain import TITLE as BACKENDS
 from sweeps.ranking.nnapi_gain import BackendFigure, Best

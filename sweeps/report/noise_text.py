@@ -1,4 +1,5 @@
-"""The differences that a device can tell apart, in a terminal and as JSON; and their meaning for a plan's rounds."""
+"""The differences that a device can tell apart, in a terminal and as JSON; and how many rounds a plan needs for
+them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ _PRESETS = ("quick", "full", "race")
 
 
 def trace_text(blocks: Sequence[Block]) -> str:
-    """Write the samples of these blocks as CSV, which infra/racing.md describes: one process each."""
+    """Return the samples of these blocks as CSV, in the format that infra/racing.md describes. Each block is one
+    process."""
     lines = ["process,sample_ns"]
     for number, block in enumerate(blocks, 1):
         lines += [f"{number},{sample}" for sample in block.samples_ns]
@@ -31,7 +33,7 @@ def trace_text(blocks: Sequence[Block]) -> str:
 
 
 def document(facts: DeviceFacts, blocks: Sequence[Block], noise: Calibration) -> dict[str, Any]:
-    """Return the document of `edgesweep noise --json`. `blocks`: those that `noise` was made from."""
+    """Return the document of `edgesweep noise --json`. `blocks`: those from which `noise` was computed."""
     return {
         "device": facts.name,
         "device_id": facts.device_id,
@@ -80,7 +82,7 @@ def batch_document(spread: BatchSpread | None) -> dict[str, Any] | None:
 
 
 def batch_text(device: str, spread: BatchSpread) -> str:
-    """Write the content of `batch_document` for people."""
+    """Return the content of `batch_document` as text for people."""
     verdict = (
         "batches decide races that begin now, where all builds can share a process"
         if spread.decide
@@ -93,8 +95,8 @@ def batch_text(device: str, spread: BatchSpread) -> str:
 
 
 def race_text(device: str, spread: BatchSpread, separate: Sequence[str], few: Sequence[str] = ()) -> str:
-    """Say for people how races that begin now end on that device. `separate`: models whose builds cannot all share a
-    process; `few`: models whose builds are too few programs for batches."""
+    """Return for people how races that begin now would end on that device. `separate`: models whose builds cannot all
+    share a process; `few`: models whose builds are too few programs for batches."""
     shown = (
         f"a process that builds share changes their ratios by at most {_share(spread.upper)} "
         f"(upper 90 % bound, {spread.rounds} rounds of edgesweep noise --batches)"
@@ -109,7 +111,7 @@ def race_text(device: str, spread: BatchSpread, separate: Sequence[str], few: Se
 
 def advice(noise: Calibration, protocol: Protocol) -> dict[str, Any]:
     """Return the difference that the rounds of a protocol tell apart on that device, and the number of rounds for a
-    difference of 5 %; for `--json`. A race decides by other rules, and has no number of rounds to judge."""
+    difference of 5 %, for `--json`. A race decides by other rules, so its rounds have no such difference (`None`)."""
     spread, races = noise.block_under(protocol), protocol.budget == "race"
     needed = rounds_for(spread)
     return {
@@ -124,7 +126,7 @@ def advice(noise: Calibration, protocol: Protocol) -> dict[str, Any]:
 
 
 def advice_text(device: str, noise: Calibration, protocol: Protocol) -> str:
-    """Write the content of `advice` for people: one line below a plan."""
+    """Return the content of `advice` as text for people: one line below a plan."""
     spread, rounds = noise.block_under(protocol), protocol.rounds
     source = f"by the {noise.blocks} blocks of edgesweep noise"
     if protocol.budget == "race":
@@ -169,7 +171,7 @@ def print_noise(facts: DeviceFacts, blocks: Sequence[Block], noise: Calibration)
 
 
 def _in_a_sweep(noise: Calibration, protocol: Protocol) -> Protocol:
-    """Return a preset as it is on this device in a sweep file that only names it."""
+    """Return a preset with the rounds that it gets on this device, in a sweep file that sets nothing else."""
     return replace(protocol, rounds_on=rounds_by_device(ProtocolSpec(), protocol, {"": noise}, {})).on("")
 
 

@@ -1,4 +1,5 @@
-"""This module prints who won where, a line for each device and model. It decides nothing."""
+"""The text of an overview for a terminal: who won, in one line for each device and model. This module makes no
+decision."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -22,7 +23,7 @@ def print_overview(
     here: Here = ANYWHERE,
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
-    """The parameters `notes`, `here` and `names` are as of `print_ranking`."""
+    """Print the overview. `notes`, `here` and `names` are as in `print_ranking`."""
     out = Lines(open_console(), here, names)
     out.line(f"\n{sweep}: what to ship on which device", "bold")
     table = new_table("", "device", "model", "ship", ">figure", "state")

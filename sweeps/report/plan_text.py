@@ -36,7 +36,7 @@ def plan_document(
     quarantined: Mapping[str, Quarantine] = _NONE,
 ) -> dict[str, object]:
     """Return the document of `edgesweep plan --json`. `states` by job key: done, failed, built, to build. `noise` and
-    `spreads` by device id, where they are known; `spreads` only where the sweep races for one winner. `quarantined`:
+    `spreads` by device id, if they were measured; `spreads` only if the sweep races for one winner. `quarantined`:
     devices by id."""
     pooled = dict(plan.pooled)
     return {
@@ -102,8 +102,8 @@ def print_plan(
     programs: Mapping[str, Hashable] = _NOT_BUILT,
     worth_retrying: int = 0,
 ) -> None:
-    """Print the content of `plan_document` for people. `programs`: as of `race_lines`. `worth_retrying`: the number of
-    failed jobs that need not fail the same way again."""
+    """Print the content of `plan_document` for people. `programs`: as in `race_lines`. `worth_retrying`: the number of
+    failed jobs that may succeed in another try."""
     console = open_console()
     names = {facts.device_id: facts.name for facts in plan.devices}
     protocol = plan.protocol
@@ -142,7 +142,7 @@ def print_plan(
 
 
 def _no_choice(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Return the axes without a choice of all grids, as `without_choice` does for one."""
+    """Return the axes without a choice, of all grids together, as `without_choice` does for one grid."""
     no_choice: dict[str, tuple[str, ...]] = {}
     for grid in plan.sweep.grids:
         for where, axes in without_choice(grid).items():
@@ -151,7 +151,7 @@ def _no_choice(plan: Plan) -> dict[str, tuple[str, ...]]:
 
 
 def budget_text(plan: Plan) -> str:
-    """Say how long the variants are measured, and who decided that."""
+    """Return a text about the budget: how long the variants are measured, and who decided that."""
     budget, objective = plan.sweep.budget, plan.sweep.objective
     name = f"a race of at most {budget.device_minutes:g} min a device" if isinstance(budget, MinutesBudget) else budget
     words = f"budget: {name}" + (f" ({plan.budget_reason})" if plan.budget_reason else "")
@@ -166,9 +166,9 @@ def budget_text(plan: Plan) -> str:
 def race_lines(
     plan: Plan, spreads: Mapping[str, BatchSpread], programs: Mapping[str, Hashable] = _NOT_BUILT
 ) -> list[str]:
-    """Say for people how the sweep's races end on each of these devices. `spreads`: as of `plan_document`. `programs`:
-    by job key, those that are known; a race times one build of each. A build whose program is not known counts as
-    one."""
+    """Return for people how the sweep's races will end on each device of `spreads`. `spreads`: as in `plan_document`.
+    `programs`: the known programs of builds, by job key; a race times one build of each program. A build whose program
+    is not known counts as a separate program."""
     lines = []
     for facts in plan.devices:
         if facts.device_id in spreads:

@@ -9,8 +9,8 @@ from sweeps.stored_profiles import KeptOperator
 
 
 def operators_table(operators: Iterable[KeptOperator]) -> Table:
-    """Return the operators per iteration, in their order; the time of an operator is without the operators that it
-    calls."""
+    """Return a table of the operators in the given order, with figures per iteration; the time of an operator excludes
+    the operators that it calls."""
     table = new_table("", "operator", "where", ">calls", ">µs", ">%")
     for operator in operators:
         figures = (

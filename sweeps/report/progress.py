@@ -43,7 +43,7 @@ class RunProgress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if not self._console.is_terminal:
             for title in self._tasks:
-                self.end(title)  # Rich would draw the last bars into the log.
+                self.end(title)  # Otherwise rich would draw the last bars into the log.
         self._progress.stop()
 
     def preparing(self, subject: str, share: float | None) -> None:
@@ -62,7 +62,7 @@ class RunProgress:
         beside: tuple[str, ...] = (),
     ) -> None:
         """Show one bar per title. A new bar ends the earlier bars, except those whose title starts with one of
-        `beside`. `total`: `None` if unknown. `unit`: the thing that is counted; of `%` the total is 100."""
+        `beside`. `total`: `None` if unknown. `unit`: the unit of `done` and `total`; for `%` the total is 100."""
         amount = f"{done} %" if unit == "%" else f"{done} of {total} {unit}"
         if title not in self._tasks:
             for earlier in self._tasks:
@@ -80,7 +80,7 @@ class RunProgress:
         self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running), amount=shown)
 
     def end(self, title: str) -> None:
-        """Take a bar away, if there is one: its work has ended."""
+        """Remove the bar of `title`, if there is one, because its work has ended."""
         if title in self._tasks:
             self._progress.update(self._tasks[title], total=100, completed=100, visible=False)
 

@@ -1,4 +1,4 @@
-"""This module prints a ranking in a terminal. It decides nothing."""
+"""The text of a ranking for a terminal. This module makes no decision."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +19,8 @@ from sweeps.report.terminal_tables import NO_NAMES, ONLY_CHECKED, Lines, cells, 
 from sweeps.spec import catalog
 from sweeps.text import MOST_NAMES, shortened, some
 
-# The columns of the ranking have the smallest width of the terminal that shows them. The variant's name must be
-# readable.
+# The columns of the ranking, each with the smallest width of the terminal (characters) at which it is shown. The
+# variant's name must remain readable.
 _RANKING_COLUMNS = {
     ">#": 0,
     "variant": 0,
@@ -62,8 +62,8 @@ def print_ranking(
     here: Here = ANYWHERE,
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
-    """Print the ranking. `notes`: lines after the tables of devices. `verbose`: name all variants that have one reason,
-    and print long reasons whole. `here`: completes commands in advice. `names`: as of `Lines`."""
+    """Print the ranking. `notes`: lines after the tables of devices. `verbose`: list all variants for each reason, and
+    print long reasons unshortened. `here`: completes commands in advice. `names`: as in `Lines`."""
     out = Lines(open_console(), here, names)
     for device in ranking.devices:
         _print_device(out, ranking, device, verbose)
@@ -141,7 +141,7 @@ def _print_provisional(out: Lines, device: DeviceRanking) -> None:
 
 
 def _print_imported(out: Lines, title: str, figures: Sequence[Imported], *, apart: bool = False) -> None:
-    """Print imported figures. `apart`: there is no heading with model and device, so each line names them."""
+    """Print imported figures. `apart`: there is no heading with model and device, so each line contains them."""
     table = new_table(title, *(("device", "model") if apart else ()), "variant", ">mean ms", ">n", ">p50 ms", "from")
     for figure in figures:
         place = (figure.device, figure.model) if apart else ()
@@ -153,7 +153,7 @@ def _print_imported(out: Lines, title: str, figures: Sequence[Imported], *, apar
 
 
 def _print_ties(out: Lines, device: DeviceRanking, whole: str | None) -> None:
-    """Print the candidates that share the first place. `whole`: the command that names all; `None` if all are
+    """Print the candidates that share the first place. `whole`: the command that lists all of them; `None` if all are
     printed."""
     most = None if whole is None else MOST_NAMES
     if device.equal:
@@ -221,7 +221,7 @@ def _print_trust(out: Lines, shown: Sequence[Candidate]) -> None:
 
 
 def _short(name: str, device: DeviceRanking) -> str:
-    """Return a job's name without the model, which is in the heading as the device is."""
+    """Return a job's name without the model, which is in the heading, as is the device."""
     return name.removeprefix(f"{device.model} · ")
 
 

@@ -1,4 +1,4 @@
-"""This module prints the progress of a sweep in a terminal."""
+"""The text of a sweep's progress for a terminal."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,8 +17,8 @@ _NONE: Mapping[str, Quarantine] = MappingProxyType({})
 def print_status(
     status: SweepStatus, quarantined: Mapping[str, Quarantine] = _NONE, *, verbose: bool = False, here: Here = ANYWHERE
 ) -> None:
-    """Print the status. `quarantined`: the sweep's devices that are left alone now, by name. `verbose`: with long
-    reasons whole. `here`: completes commands in advice."""
+    """Print the status. `quarantined`: the sweep's devices that are in quarantine now, by name. `verbose`: long reasons
+    are not shortened. `here`: completes commands in advice."""
     console = open_console()
     table = new_table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
     for job in status.jobs:

@@ -1,6 +1,6 @@
-"""The results and verdicts as files to download: CSV for spreadsheets, Parquet for programs. Pure.
+"""Results and verdicts as files to download: CSV for spreadsheets, Parquet for programs. Pure.
 
-Columns carry their units in their names. Neither pandas nor pyarrow is imported before a Parquet file is asked for.
+The names of columns contain the units. pandas and pyarrow are imported only when a Parquet file is requested.
 """
 
 import csv
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Kind = Literal["text", "bool", "int", "float", "texts", "ints", "medians"]
-"""The kinds `texts` and `ints` are lists; `medians` is a list of (round, milliseconds). `medians`: a list of (round,
-milliseconds)."""
+"""The kind of a column's values. `texts` and `ints` are lists; `medians` is a list of (round, milliseconds)."""
 
 _KINDS: dict[Any, Kind] = {str: "text", bool: "bool", int: "int", float: "float"}
 _LISTS: dict[str, Kind] = {
@@ -32,15 +31,15 @@ _LISTS: dict[str, Kind] = {
     "check_medians_ms": "medians",
 }
 _CALLED = {"sessions": "session_starts_s", "value": "metric_value"}
-"""The fields that have another name as columns."""
+"""The fields whose columns have another name."""
 _OWN = {"latency_ci_low_ms": "latency_own_ci_low_ms", "latency_ci_high_ms": "latency_own_ci_high_ms"}
-"""The figures of a result that a ranking has under the same name with another value: infra/protocol.md says which is
-where."""
+"""The figures of a result that have another value under the same name in a ranking: infra/protocol.md says which file
+has which value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns with the kind of their values, and rows with a value for each; `None` is unknown."""
+    """Columns with the kind of their values, and rows with one value for each column; `None` is unknown."""
 
     columns: dict[str, Kind]
     rows: Sequence[Sequence[Any]]
@@ -49,7 +48,7 @@ class Table:
 def results_table(results: Iterable[ResultRow]) -> Table:
     """Return one row per result in the given order: its fields, every metric, and `extra_NAME` for each extra metric.
 
-    The interval of its latency is by its own rounds alone, and its columns say so.
+    The interval of a result's latency comes only from the result's own rounds, as the names of its columns show.
     """
     rows_in = list(results)
     extra = sorted({name for row in rows_in for name in row.metrics if name not in METRICS})
@@ -67,7 +66,8 @@ def results_table(results: Iterable[ResultRow]) -> Table:
 
 
 def overview_table(verdicts: Iterable[PlaceVerdict]) -> Table:
-    """Return one row per verdict in the given order. The unit of `metric_value` is in the name that `metric` has."""
+    """Return one row per verdict in the given order. The unit of `metric_value` is part of the metric's name in the
+    column `metric`."""
     kinds = get_type_hints(PlaceVerdict)
     columns = {
         _CALLED.get(name, name): _KINDS.get(kinds[name], "float" if kinds[name] == float | None else "text")
@@ -77,10 +77,10 @@ def overview_table(verdicts: Iterable[PlaceVerdict]) -> Table:
 
 
 def csv_text(table: Table) -> str:
-    """Write the table as in RFC 4180, with a line of names; unknown values are empty. The text is to be encoded as
-    `utf-8-sig`, as Excel needs it.
+    """Return the table as CSV by RFC 4180, with a line of column names; unknown values are empty. The text is to be
+    encoded as `utf-8-sig`, as Excel requires.
 
-    Text that a spreadsheet would run as a formula gets an apostrophe before it.
+    Text that a spreadsheet would run as a formula is prefixed with an apostrophe.
     """
     out = io.StringIO()
     lines = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC)
@@ -91,7 +91,7 @@ def csv_text(table: Table) -> str:
 
 
 def parquet_bytes(table: Table) -> bytes:
-    """Return a Parquet file with typed columns, also where the table is empty; unknown values are null."""
+    """Return a Parquet file with typed columns, even if the table is empty; unknown values are null."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -150,7 +150,7 @@ def _safe(text: str) -> str:
 def _typed(value: Any, kind: Kind) -> Any:
     match kind:
         case "text" if value is not None:
-            # A lone surrogate from a device's output is no UTF-8.
+            # A lone surrogate from a device's output is not valid UTF-8.
             return value.encode("utf-8", "replace").decode("utf-8")
         case "medians":
             return [{"round": round_, "ms": ms} for round_, ms in value]

@@ -18,10 +18,10 @@ from sweeps.command_hints import Here
 from sweeps.text import plain
 
 ONLY_CHECKED = "only checked"
-"""This text is shown in place of rounds and latency of a job that a reference implementation checked."""
+"""The text shown instead of the rounds and latency of a job that only a reference implementation checked."""
 
 _BETWEEN = "   "
-"""This space is between two columns of a table; around the table is one space."""
+"""The space between two columns of a table; around the table is one space."""
 
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
@@ -33,25 +33,27 @@ class Lines:
 
     console: Console
     here: Here
-    """The hints complete commands in advice."""
+    """The context that completes commands in advice."""
     names: Mapping[str, str]
-    """The name of each device in the sweep file, by its id: `edgesweep plan` and the progress of a run use it too."""
+    """The name of each device in the sweep file, by its id: `edgesweep plan` and the progress of a run use the same
+    names."""
 
     def device(self, device_id: str, text: str) -> str:
-        """Name a device by its one name, and `text`, which describes it. A device without a name has its id."""
+        """Return the name of a device, followed by `text`, which describes it. A device without a name is shown by its
+        id."""
         return f"{self.names.get(device_id, device_id)}, {text}"
 
     def line(self, text: str, style: str = "") -> None:
-        """Print a line. Text from outside cannot move the cursor."""
+        """Print a line. Control characters of text from outside are removed, so it cannot move the cursor."""
         self.console.print(Text(plain(self.here.typed(text)), style=style))
 
 
 def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:
     """Open a console for people. Piped output is as wide as needed; markup in names is printed as text.
 
-    A notebook gets lines of text, too: rich draws bars there only with a package that EdgeSweep does not need.
+    A notebook gets lines of text, too, because rich needs another package to draw bars there.
     """
-    # The streams of a kernel say that they are terminals, and a notebook cannot move a cursor.
+    # The streams of a notebook's kernel claim to be terminals, but a notebook cannot move a cursor.
     is_notebook = "ipykernel" in sys.modules
     console = Console(
         stderr=stderr,
@@ -67,8 +69,8 @@ def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:
 
 
 class _Lines(Table):
-    """The table draws what `new_table` makes if each cell is one line and all fit. Rich takes ten times as long for
-    that, half a second for 500 rows; it draws the other tables."""
+    """A table that draws faster than rich if each cell is one line and all fit into the terminal. Rich takes ten times
+    as long for such a table, half a second for 500 rows; rich draws all other tables."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         every = [[Text(str(column.header)), *column.cells] for column in self.columns]
@@ -89,7 +91,7 @@ class _Lines(Table):
     def _line(
         self, console: Console, row: Sequence[Text], widths: Sequence[int], style: Style | None = None
     ) -> Iterator[Segment]:
-        """Draw one line. Cells without a style of their own are one segment."""
+        """Yield the segments of one line. Adjacent cells without a style are joined into one segment."""
         together = " "
         for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
             space = " " * (width - cell.cell_len)
@@ -115,7 +117,8 @@ def new_table(title: str, *columns: str) -> Table:
 
 
 def cells(*values: object) -> list[Text]:
-    """Return the cells of one row as `Text`. Other values may come from outside and lose their control characters."""
+    """Return the cells of one row as `Text`. Values other than `Text` may come from outside, so their control
+    characters are removed."""
     return [value if isinstance(value, Text) else Text(plain(str(value))) for value in values]
 
 
@@ -131,5 +134,5 @@ def print_fitting(
 
 
 def _is_line(cell: object) -> TypeGuard[Text]:
-    """Tell whether rich would draw the cell as it is, in one line."""
+    """Tell whether rich would draw the cell unchanged, in one line."""
     return isinstance(cell, Text) and not cell.spans and cell.plain.strip() == cell.plain and "\n" not in cell.plain

@@ -1,4 +1,4 @@
-"""The words of results that no catalog has: terms, and other names that pages give to things of a catalog."""
+"""The words of results that are in no catalog: terms, and other names that pages use for entries of a catalog."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -83,7 +83,7 @@ TERMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         ),
     }
 )
-"""Each term has its meaning, its reason, and what to do."""
+"""The meaning, the reason, and what to do, for each term."""
 
 _ALSO: Mapping[str, str] = MappingProxyType(
     {
@@ -122,17 +122,18 @@ _ALSO: Mapping[str, str] = MappingProxyType(
 
 
 def meant_by_name() -> dict[str, str]:
-    """Return the word of the table that each further word means."""
+    """Return the word with an explanation for each other name."""
     return {name: metric.name for metric in catalog.metrics().values() for name in metric.also} | dict(_ALSO)
 
 
 def key(word: str) -> str:
-    """Return the common key of words that mean the same: `top-1` and `Top 1`."""
+    """Return a key that is equal for spellings of the same word: `top-1` and `Top 1`."""
     return "_".join("".join(char if char.isalnum() else " " for char in word.lower()).split())
 
 
 def also(word: str) -> Iterator[str]:
-    """Yield the words of the table that explain what is called `word` on a page or in a file; none if it is not known.
+    """Yield the words whose explanations apply to `word`, as it appears on a page or in a file; none if it is not
+    known.
 
     A value of an axis is explained with the axis, and a runner's own metric, `extra_NAME` in a table, as `NAME`.
     """
@@ -150,5 +151,5 @@ def called(word: str) -> list[str]:
 
 
 def names() -> list[str]:
-    """Return all further words, for suggestions."""
+    """Return all other names, for suggestions."""
     return [*meant_by_name()]

@@ -17,13 +17,13 @@ _GAINS = {
     "blocks": "not paired, of all blocks of separate runs, with the device's spread between sessions (95 %)",
     "": "without an interval: more rounds give one",
 }
-"""The texts are by the source of a gain, as `MadeOf.source`; empty without an interval."""
+"""The text for each source of a gain (`MadeOf.source`); the empty source is that of a gain without an interval."""
 _LEFT = {0, 2, 5}
 _METRICS = {"top1_percent": "top-1 %", "agreement_percent": "agreement with eager %"}
 
 
 def render(sweep: str, waterfall: Waterfall) -> str:
-    """Write lines without control characters, some 130 wide. Intervals (95 %) are in brackets."""
+    """Return lines without control characters, about 130 characters wide. Intervals (95 %) are in brackets."""
     title = f"{sweep} · {waterfall.model} on {waterfall.device}"
     lines = [title, "", *_table(waterfall.steps), "", *_bars(waterfall.steps), ""]
     lines += [f"{step.name} {step.outcome}: {step.reason}" for step in waterfall.steps if step.outcome != "measured"]
@@ -39,7 +39,7 @@ def render(sweep: str, waterfall: Waterfall) -> str:
 
 
 def _table(steps: Sequence[Step], first: Sequence[str] = _HEADS[:3]) -> Iterator[str]:
-    """Yield the lines of the table. `first`: the heads of the first columns."""
+    """Yield the lines of the table. `first`: the headings of the first columns."""
     metrics = [step.accuracy_metric for step in steps if step.accuracy_metric]
     metric = _METRICS.get(metrics[0] if metrics else "", "accuracy")
     heads = [head or metric for head in (*first, *_HEADS[len(first) :])]
@@ -86,8 +86,8 @@ def _estimate(estimate: Estimate | None, digits: int, unit: str = "", sign: str 
 
 
 def _bars(steps: Sequence[Step], *, over_first: bool = False) -> Iterator[str]:
-    """Yield one bar per step, with the length of its latency. If the difference to the previous step (or to the first
-    one) is resolved, saved time is dotted and added time is dark."""
+    """Yield one bar per step, as long as its latency. If the difference to the previous step (or to the first one) is
+    resolved, the saved time is dotted and the added time is dark."""
     names = max(len(step.name) for step in steps)
     longest = max((step.latency.value for step in steps if step.latency), default=0.0)
     before: float | None = None
@@ -116,7 +116,7 @@ def _totals(waterfall: Waterfall) -> Iterator[str]:
 
 
 def _made_of(steps: Sequence[Step]) -> Iterator[str]:
-    """Say what the gains in speed are made of, with the steps where not all are made of the same."""
+    """Yield a line for each source of gains in speed, with the steps of that source if there are several sources."""
     with_gain = [step for step in steps if step.gain and step.gain.speedup]
     sources = {step.name: _source(step.gain) for step in with_gain if step.gain}
     for source, text in _GAINS.items():

@@ -1,9 +1,9 @@
-"""The log of ExecuTorch's `executor_runner`.
+"""The parser of the log of ExecuTorch's `executor_runner`.
 
 The format is that of executorch's `examples/portable/executor_runner/executor_runner.cpp`. Its lines have a prefix of
-the platform's: `I 00:00:01.000000 executorch:executor_runner.cpp:412] ` on stderr of Linux, and none or logcat's in
-Android's log. All versions tell the time of all executions together, newer ones also that of each. No warm-up is told
-apart: the first execution is one of them.
+the platform: `I 00:00:01.000000 executorch:executor_runner.cpp:412] ` on stderr of Linux, and no prefix or logcat's in
+Android's log. All versions print the total time of all executions, newer ones also the time of each. The tool does not
+separate warm-up: the first execution counts as one of the executions.
 """
 
 import re
@@ -26,26 +26,26 @@ _MAX_MS = 1e3 * MAX_SECONDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executions:
-    """The figures that one run tells."""
+    """The figures in the log of one run."""
 
     log: ToolLog
     load_ns: int | None
-    """The time from before the file is read until its method is loaded; older versions do not tell it."""
+    """The time from before the file is read until its method is loaded; older versions do not print it."""
     threads: int | None
-    """The number of threads that was asked for, where the tool was compiled with a pool of threads."""
+    """The requested number of threads, if the tool was compiled with a thread pool."""
 
 
 def parse_executor_runner(text: str) -> ToolLog:
-    """The figures of a log, read as `read_executions` reads them."""
+    """Return the figures of a log, parsed by `read_executions`."""
     return read_executions(text).log
 
 
 def read_executions(text: str) -> Executions:
-    """The executions that the tool logged, on stderr or in Android's log.
+    """Return the executions that the tool logged, on stderr or in Android's log.
 
-    Raises `RunnerError`: `no_report` (no model was loaded), `not_timed` (its version tells no times), `crashed`,
-    `truncated` (the executions did not end), `garbled` (several runs, an invalid time, or figures that contradict each
-    other).
+    Raises `RunnerError`: `no_report` (no model was loaded), `not_timed` (the tool's version prints no times),
+    `crashed`, `truncated` (the executions did not end), `garbled` (several runs, an invalid time, or figures that
+    contradict each other).
     """
     tool = EXECUTOR_RUNNER
     lines = lines_of(tool, text)
@@ -75,7 +75,7 @@ def read_executions(text: str) -> Executions:
         numbers = [(int(match[1]), int(match[2])) for match in matches]
         if len(matches) != iterations or numbers != [(number, iterations) for number in range(1, iterations + 1)]:
             raise RunnerError("garbled", f"the log of {tool} has {len(matches)} iterations of {iterations}", WHOLE)
-        # Each time is printed to a nanosecond.
+        # Each time is printed with a resolution of one nanosecond.
         if abs(sum(samples_ns) / 1e6 - total_ms) > 1e-6 * (iterations + 1) + 1e-6 * total_ms:
             raise contradiction(tool, f"{total} ms in all", f"{sum(samples_ns) / 1e6:.6f} ms over its iterations")
     load = [match[1] for line in lines if (match := _LOAD.fullmatch(line))]

@@ -1,4 +1,4 @@
-"""The figures in a log, and the functions that read all logs."""
+"""The figures in a log, and the functions that all parsers of logs use."""
 
 import math
 import re
@@ -9,13 +9,14 @@ from sweeps.errors import RunnerError
 
 MAX_CHARS = 64_000_000
 MAX_SECONDS, MAX_PER_SECOND = 86_400.0, 1e9
-"""The slowest inference takes a day, the fastest a nanosecond."""
+"""The plausible range: one inference takes a day at most, and a nanosecond at least."""
 WHOLE = "give the complete output of one run, from its first line to its last"
 AGAIN = "run the tool again, with iterations, and keep its output as it is"
 ONE_RUN = "keep one run in each file"
 _MAX_SHOWN = 160
 _MAX_LINE = 1000
-"""A length that no line of the tools themselves has; only outputs of a model may be longer."""
+"""The longest line (characters) that is parsed: the tools print no longer lines, only outputs of a model may be
+longer."""
 _CRASHES = (
     r"terminate called|libc\+\+abi: |Terminating app due to uncaught exception|terminating with uncaught exception",
     r"(?:.{0,200}: +)?(?:[0-9]{1,9} )?(?:Aborted|Segmentation fault|Bus error|Illegal instruction|Killed"
@@ -29,7 +30,7 @@ _CRASHES = (
     r".{0,200}\[E:onnxruntime:|.{0,200}Non-zero status code returned|Load model from .{1,300} failed",
 )
 _CRASHED = re.compile("|".join(_CRASHES))
-"""The beginning of a line in which a tool, its shell or its system says that the run ended by a fault."""
+"""The beginning of a line with which a tool, its shell or its system reports that the run crashed."""
 _NUMBER = re.compile(r"[0-9]{1,40}(?:\.[0-9]{0,40})?(?:e[+-]?[0-9]{1,4})?", re.ASCII)
 
 
@@ -42,21 +43,23 @@ class ToolLog:
     iterations: int | None
     """The number of iterations; `None` if the log does not contain it."""
     samples_ns: tuple[int, ...] = ()
-    """Every iteration in its order, each above 0, as exact as the tool prints it; empty if the log has only the mean.
+    """Every iteration in its order, each above 0, with the precision that the tool prints; empty if the log has only
+    the mean.
     """
     p50_ms: float | None = None
-    """The p50 as the tool prints it, where it prints one and no iterations."""
+    """The p50 that the tool prints, if it prints one but no iterations."""
 
 
 def lines_of(tool: str, text: str) -> list[str]:
-    """The lines of a log, without white space at their ends, and without overlong ones. Raises `RunnerError`."""
+    """Return the lines of a log, without white space at their ends, and without overlong ones. Raises `RunnerError`."""
     if len(text) > MAX_CHARS:
         raise RunnerError("garbled", f"the log of {tool} has {len(text)} characters; at most {MAX_CHARS} are read")
     return [line.strip(" \t\r") for line in text.split("\n") if len(line) <= _MAX_LINE]
 
 
 def only(tool: str, lines: Sequence[str], line_name: str, pattern: str) -> tuple[int, tuple[str, ...]]:
-    """The number of the only line that matches `pattern`, and its groups. `line_name`: that line, for people.
+    """Return the number of the only line that matches `pattern`, and the groups of the match. `line_name`: the line's
+    name for people.
 
     Raises `RunnerError`: `crashed`, `truncated` or `garbled`.
     """
@@ -70,10 +73,10 @@ def only(tool: str, lines: Sequence[str], line_name: str, pattern: str) -> tuple
 
 
 def without_figures(tool: str, lines: Sequence[str], kind: str, message: str) -> RunnerError:
-    """The error for a log that lacks a line which every finished run has: `crashed` if the log says so, else `kind` and
-    `message`.
+    """Return the error for a log that lacks a line which every finished run has: `crashed` if the log reports a crash,
+    else `kind` and `message`.
 
-    A crashed run has no further output to give, so asking for the complete one would help nobody.
+    A crashed run has no further output, so asking for the complete output would not help.
     """
     last_words = next((line for line in lines if _CRASHED.match(line)), None)
     if last_words is None:
@@ -86,7 +89,7 @@ def without_figures(tool: str, lines: Sequence[str], kind: str, message: str) ->
 
 
 def positive(tool: str, text: str, most: float, least: float = 0.0) -> float:
-    """A figure above 0, at least `least`. Raises `RunnerError("garbled")`."""
+    """Return a figure as a number above 0, at least `least` and at most `most`. Raises `RunnerError("garbled")`."""
     value = float(text) if _NUMBER.fullmatch(text) else math.nan
     if not (0 < value <= most and value >= least):
         raise RunnerError("garbled", f"the log of {tool} has the figure {text[:40]!r}: nothing was measured", AGAIN)

@@ -1,9 +1,9 @@
-"""The output of ONNX Runtime's `onnxruntime_perf_test`, and the file of results that it writes on request.
+"""The parser of the output of ONNX Runtime's `onnxruntime_perf_test`, and of the results file that it can write.
 
-The formats are those of onnxruntime's `onnxruntime/test/perftest/performance_runner.cc`, and of logs that newer
-releases printed; old ones put no space after a colon. Figures have six digits. The printed summary has no single
-iteration; the file has each, in seconds: `model,seconds,peak,cpu,number`. The first inference is apart from them, in
-whole milliseconds.
+The formats are those of onnxruntime's `onnxruntime/test/perftest/performance_runner.cc`, and of logs from newer
+releases; old releases print no space after a colon. Figures have six digits. The printed summary has no single
+iterations; the file has each, in seconds: `model,seconds,peak,cpu,number`. The first inference is printed separately,
+in whole milliseconds.
 """
 
 import re
@@ -36,20 +36,20 @@ class Summary:
 
     log: ToolLog
     load_ns: int
-    """The time of creating the session, which also optimises the graph."""
+    """The time of creating the session, which includes optimizing the graph."""
     first_inference_ns: int | None
-    """The time of the first inference; `None` if it was shorter than the millisecond that the tool counts it in, or is
-    not told."""
+    """The time of the first inference; `None` if it was shorter than the millisecond in which the tool counts, or is
+    not printed."""
     peak_bytes: int | None
     threads: int | None
-    """The number of threads that was asked for."""
+    """The requested number of threads."""
 
 
 def parse_perf_test(text: str) -> ToolLog:
-    """The figures of a printed summary, or of a file of results.
+    """Return the figures of a printed summary, or of a results file.
 
-    Raises `RunnerError`: `no_report` (it is neither), `crashed`, `truncated`, `garbled` (several runs, an invalid
-    time, or figures that contradict each other).
+    Raises `RunnerError`: `no_report` (it is neither), `crashed`, `truncated`, `garbled` (several runs, an invalid time,
+    or figures that contradict each other).
     """
     lines = lines_of(PERF_TEST, text)
     if any(re.fullmatch(_REQUESTS, line) for line in lines):
@@ -62,7 +62,8 @@ def parse_perf_test(text: str) -> ToolLog:
 
 
 def read_summary(text: str) -> Summary:
-    """The figures that the tool prints, without single iterations. Raises `RunnerError` as `parse_perf_test` does."""
+    """Return the figures that the tool prints, without single iterations. Raises `RunnerError` as `parse_perf_test`
+    does."""
     tool = PERF_TEST
     lines = lines_of(tool, text)
     if not any(line.startswith("Session creation time cost:") for line in lines):
@@ -92,11 +93,11 @@ def read_summary(text: str) -> Summary:
 
 
 def read_results(text: str) -> tuple[int, ...]:
-    """Every iteration of a file of results, in nanoseconds. Raises `RunnerError("garbled")`."""
+    """Return every iteration of a results file, in nanoseconds. Raises `RunnerError("garbled")`."""
     rows = [match for line in lines_of(PERF_TEST, text) if (match := _ROW.fullmatch(line))]
     numbers = [int(row[4]) for row in rows]
     if numbers.count(0) > 1:
-        # The tool appends to a file that is there.
+        # If the file exists, the tool appends to it.
         raise RunnerError("garbled", f"the file holds {numbers.count(0)} runs of {PERF_TEST}", ONE_RUN)
     if not rows or numbers != list(range(len(rows))):
         raise RunnerError("garbled", f"the rows of {PERF_TEST}'s file of results do not follow each other", WHOLE)

@@ -1,8 +1,8 @@
-"""PyTorch Mobile's tools: `speed_benchmark_torch` (Android) and TestApp (iOS).
+"""The parsers of the output of PyTorch Mobile's tools: `speed_benchmark_torch` (Android) and TestApp (iOS).
 
 The formats are those of pytorch's `binaries/speed_benchmark_torch.cc` and `ios/TestApp/TestApp/Benchmark.mm`. Neither
 tool reports the number of iterations behind its mean. With `--report_pep=true`, the first tool prints every iteration,
-in whole microseconds and at most six digits.
+in whole microseconds and with at most six digits.
 """
 
 import json
@@ -26,13 +26,14 @@ from sweeps.tool_logs.log import (
 SPEED_BENCHMARK, TESTAPP = "speed_benchmark_torch", "TestApp"
 
 _LEAST = 0.001
-"""Both tools print less than a thousandth of their units as 0."""
+"""The smallest figure: both tools print less than a thousandth of their unit as 0."""
 _NSLOG = re.compile(r"^[^\[\]]{0,100}\[[0-9]+:[0-9]+\] ", re.ASCII)
 _OBSERVER = "PyTorchObserver "
 
 
 def parse_speed_benchmark(text: str) -> ToolLog:
-    """The figures in the output of `speed_benchmark_torch`. Other lines, such as `--print_output`'s, are ignored.
+    """Return the figures in the output of `speed_benchmark_torch`. Other lines, such as `--print_output`'s, are
+    ignored.
 
     Raises `RunnerError`: `no_report` (the main runs did not start), `crashed`, `truncated` (they did not end),
     `garbled` (several runs, an invalid time, or figures that contradict each other).
@@ -56,7 +57,8 @@ def parse_speed_benchmark(text: str) -> ToolLog:
 
 
 def parse_testapp(text: str) -> ToolLog:
-    """The figures in the log of the iOS TestApp, as the console (`TestApp[pid:thread] ...`) or its screen shows it.
+    """Return the figures in the log of the iOS TestApp, as the console (`TestApp[pid:thread] ...`) or its screen shows
+    it.
 
     Raises `RunnerError` as `parse_speed_benchmark` does.
     """
@@ -76,7 +78,8 @@ def parse_testapp(text: str) -> ToolLog:
 
 
 def _main_runs(tool: str, lines: Sequence[str], start: str) -> Sequence[str]:
-    """The lines after the only line `start`. Logs of `load_benchmark_torch` end in the same way, but lack this line."""
+    """Return the lines after the only line that matches `start`. Logs of `load_benchmark_torch` end in the same way,
+    but lack this line."""
     starts = [number for number, line in enumerate(lines) if re.fullmatch(start, line)]
     if not starts:
         raise without_figures(tool, lines, "no_report", f'the log has no line "Main runs" of {tool}')
@@ -86,7 +89,8 @@ def _main_runs(tool: str, lines: Sequence[str], start: str) -> Sequence[str]:
 
 
 def _sample_us(line: str) -> float | None:
-    """The latency in a line of `--report_pep`; `None` if the line is not about the latency of the whole net."""
+    """Return the latency (µs) in a line of `--report_pep`; `None` if the line is not about the latency of the whole
+    net."""
     try:
         entry = json.loads(line.removeprefix(_OBSERVER))
     except (ValueError, RecursionError) as error:

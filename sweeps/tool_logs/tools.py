@@ -9,7 +9,7 @@ from sweeps.tool_logs.onnxruntime import PERF_TEST, parse_perf_test
 from sweeps.tool_logs.pytorch import parse_speed_benchmark, parse_testapp
 
 WITHOUT_FINGERPRINT = (EXECUTOR_RUNNER, PERF_TEST)
-"""Tools that a device's fingerprint does not hold."""
+"""The tools that are not part of a device's fingerprint."""
 Parse = Callable[[str], ToolLog]
 
 TOOLS: Mapping[str, tuple[Parse, str]] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""The torch of this machine and its quantized engines, kept in the user's cache: importing torch takes 1.5 s."""
+"""The version and the quantized engines of this machine's torch, cached for the user: importing torch takes 1.5 s."""
 
 import importlib.util
 import json
@@ -12,9 +12,9 @@ from workers.native.compiler import cache_folder
 
 
 def torch_and_engines(cpu: str) -> tuple[str, tuple[str, ...]] | None:
-    """torch's version and its quantized engines on this machine; `None` if torch is not installed.
+    """Return torch's version and its quantized engines on this machine; `None` if torch is not installed.
 
-    Imports torch if the cache does not know this installation on this `cpu` (its name and features).
+    Imports torch if the cache has no entry for this installation on this `cpu` (its name and features).
     """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
@@ -35,8 +35,8 @@ def torch_and_engines(cpu: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _installation(folder: Path, cpu: str) -> str:
-    """The id of an installation: another one for every other torch, also of the same version, in the same place, and
-    for every other CPU."""
+    """Return the id of an installation. It differs for every other torch, even of the same version in the same folder,
+    and for every other CPU."""
     stamps = []
     for name in ("version.py", "lib/libtorch_cpu.so"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Bounds on files that a device sends: a device may send anything, and as much as it likes."""
+"""Bounds on files that a device sends: a device may send any content, and any amount of it."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from sweeps.errors import DeviceError
 
 
 def too_large(name: str, path: str, most_bytes: int) -> DeviceError:
-    """The error for a file of device `name` that has more bytes than the caller can use."""
+    """Return the error for a file of device `name` that has more bytes than the caller accepts."""
     return DeviceError(
         "too_much_output",
         f"{name}: {path[-100:]} has more than the {most_bytes} bytes that it may have",
@@ -15,7 +15,7 @@ def too_large(name: str, path: str, most_bytes: int) -> DeviceError:
 
 
 def bounded(write: Callable[[bytes], object], name: str, path: str, most_bytes: int) -> Callable[[bytes], object]:
-    """A `write` that raises `too_large` before it is given more than `most_bytes` in all."""
+    """Return a `write` that raises `too_large` before it gets more than `most_bytes` in total."""
     left = most_bytes
 
     def checked(content: bytes) -> object:

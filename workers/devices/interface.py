@@ -20,10 +20,10 @@ class Completed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensors:
-    """The present state of the device; `None` if it lacks the sensor."""
+    """The present readings of a device's sensors; `None` for a sensor that the device lacks."""
 
     temp_c: float | None = None
-    """The temperature of the battery if `temp_is_battery`, otherwise of the hottest thermal zone."""
+    """The temperature (°C) of the battery if `temp_is_battery`, otherwise of the hottest thermal zone."""
     temp_is_battery: bool = False
     thermal_status: int | None = None
     """Android's thermal status, from 0 (none) to 6 (shutdown)."""
@@ -32,13 +32,13 @@ class Sensors:
     competing: tuple[str, ...] = ()
     """Other benchmarks that run on the device now, one line each."""
     shared: bool = False
-    """Tells whether the device is the computer that people also work on: another benchmark there is load, like other
-    programs."""
+    """Tells whether the device is a computer that people also work on: another benchmark on it then counts as load,
+    like other programs."""
     steal_seconds: float | None = None
-    """Total CPU time of all CPUs that the hypervisor gave to other machines. A counter: it only grows."""
+    """The total CPU time of all CPUs that the hypervisor gave to other machines (s). A counter: it only grows."""
     cpu_mhz: float | None = None
     load: float | None = None
-    """Share of the device's CPU time (0 to 1) that other programs used in a short window."""
+    """The share of the device's CPU time (0 to 1) that other programs used in a short window."""
     throttle_count: int | None = None
     """A counter that grows whenever the device throttles."""
 
@@ -49,7 +49,8 @@ class Device(Protocol):
     def facts(self) -> DeviceFacts: ...
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        """Run a program to its end. After `deadline_s` it is killed, and `DeviceError("timeout", ...)` is raised.
+        """Run a program to its end. After `deadline_s` the program is killed, and `DeviceError("timeout", ...)` is
+        raised.
 
         `argv` may start with `env NAME=VALUE`, which runs the program with that variable.
         """
@@ -66,26 +67,25 @@ class Device(Protocol):
     def release(self) -> None: ...
 
     def end_orphans(self) -> tuple[str, ...]:
-        """Kill programs that an earlier driver left running; returns a line for each. The lock must be held.
+        """Kill programs that an earlier driver left running. Return a line for each program. The lock must be held.
 
         Raises `DeviceError("orphan", ...)` if a program does not end.
         """
         ...
 
     def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
-        """Copy a file to the device's run folder under `name`, completely or not at all; returns its path there.
+        """Copy a file to the device's run folder under `name`, completely or not at all. Return its path on the device.
 
-        `sha256`: the file's hash in lower-case hex, if the caller knows it; otherwise the file is read to compute it.
-
-        Raises `DeviceError`: `bad_name` if `name` is no plain file name, `no_space`, `os_error`.
+        `sha256`: the file's hash in lower-case hex, if the caller knows it; otherwise the file is read to compute the
+        hash. Raises `DeviceError`: `bad_name` if `name` is no plain file name, `no_space`, `os_error`.
         """
         ...
 
     def pull(self, path: str, target: Path, most_bytes: int) -> None:
         """Copy a file from the device to `target`.
 
-        Raises `DeviceError`: `no_output` if it does not exist or is no regular file, `too_much_output` if it has more
-        than `most_bytes`, of which no more than so many were received.
+        Raises `DeviceError`: `no_output` if the file does not exist or is no regular file, `too_much_output` if it has
+        more than `most_bytes`; then no more than `most_bytes` were received.
         """
         ...
 
@@ -94,23 +94,23 @@ class Device(Protocol):
         ...
 
     def sensors(self, *, load: bool = True) -> Sensors:
-        """The present sensor values. Measuring the load of other programs takes a short time; without `load` it is
-        `None`."""
+        """Return the present sensor values. Measuring the load of other programs takes a short time; without `load` it
+        is `None`."""
         ...
 
     def now_s(self) -> float:
-        """The device's own monotonic clock; a simulated device has a simulated one."""
+        """Return the time (s) of the device's own monotonic clock; a simulated device has a simulated clock."""
         ...
 
     def rest(self, seconds: float) -> None:
-        """Do not use the device for this time."""
+        """Leave the device unused for this time."""
         ...
 
     def set_fixed_performance(self, on: bool) -> bool:
         """Switch the fixed-performance mode, in which the device keeps a sustainable speed.
 
-        Returns `False` if the device lacks the mode or refuses. Switching it off twice is no error. Raises
-        `DeviceError` if the device does not answer.
+        Return `False` if the device lacks the mode or refuses. Switching it off twice is no error. Raises `DeviceError`
+        if the device does not answer.
         """
         ...
 
@@ -122,12 +122,13 @@ class Discovery(Protocol):
     """The next step for a person if no device is attached."""
 
     def attached(self) -> tuple[list[str], list[DeviceError]]:
-        """The names of usable devices, as in sweep files, each device once; and an error for each unusable one."""
+        """Return the names of usable devices, as in sweep files, each device once; and an error for each unusable
+        one."""
         ...
 
     def listed(self) -> list[str]:
-        """The names of devices that seem usable, without asking any of them. A transport of another package may lack
-        it: then `attached` is called. Raises `DeviceError`."""
+        """Return the names of devices that seem usable, without contacting any of them. A transport of another package
+        may lack this method: then `attached` is called. Raises `DeviceError`."""
         ...
 
     def are_one(self, name: str, other: str, folder: Path) -> bool:
@@ -140,23 +141,23 @@ class Discovery(Protocol):
 
 
 Rung = Literal["ask", "reconnect", "restart_adb", "reboot"]
-"""One step of bringing a device back. `ask`: look whether its shell answers and it has finished to start."""
+"""One step of bringing a device back. `ask`: check whether its shell answers and its start is complete."""
 
 
 class Recovery(Protocol):
-    """A module that tries to bring back units of one transport which stopped answering."""
+    """A module that tries to bring back devices of one transport that stopped answering."""
 
     def climb(self, name: str, rung: Rung) -> None:
-        """Take one step, which needs no device that answers. Returns as soon as it is taken; `ask` then tells whether
-        it helped.
+        """Take one step; the device need not answer for it. Return as soon as the step is taken; a following `ask` then
+        shows whether it helped.
 
-        Raises `DeviceError` if the step cannot be taken, or with `ask` if the device does not answer: `adb_in_use` if
-        it would disturb other devices that measure.
+        Raises `DeviceError` if the step cannot be taken (`adb_in_use` if it would disturb other devices that measure),
+        or with `ask` if the device does not answer.
         """
         ...
 
 
 def program_name(argv: Sequence[str]) -> str:
-    """The name of the program in `argv`, for messages: `env` only runs it with other variables."""
+    """Return the name of the program in `argv`, for messages: a leading `env` only sets variables for the program."""
     words = argv[1:] if argv[0] == "env" else argv
     return PurePosixPath(next((word for word in words if "=" not in word), argv[0])).name

@@ -29,7 +29,7 @@ from workers.devices.linux.sensors import read_sensors
 # The limit is more than any runner prints: a program that prints more is faulty.
 _OUTPUT_LIMIT_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**20
-# A program that contains others gives them seconds to end.
+# A program that contains others gives them some seconds to end.
 _END_S = 30.0
 _ABIS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64-v8a", "arm64": "arm64-v8a", "armv7l": "armeabi-v7a"}
 # The instruction sets that decide which kernels run.
@@ -37,13 +37,14 @@ _FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp"
 
 
 def from_os_error(error: OSError) -> DeviceError:
-    """An error of this host's operating system, as the failure of one job."""
+    """Return an error of this host's operating system as a `DeviceError`, the failure of one job."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return DeviceError("no_space" if full else "os_error", f"{type(error).__name__}: {error}"[:500])
 
 
 class LocalDevice:
-    """The host CPU. Each program runs in its own session, so that it is killed with its child processes."""
+    """The host's CPU as a device. Each program runs in a separate session, so that it is killed together with its child
+    processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "run"
@@ -149,14 +150,15 @@ class LocalDevice:
 
 
 def host_abi() -> str:
-    """The ABI of this machine, by Android's name."""
+    """Return the ABI of this machine, in Android's terms."""
     machine = platform.machine().lower()
     return _ABIS.get(machine, machine)
 
 
 @functools.cache
 def local_facts() -> DeviceFacts:
-    """Facts of this machine. The first call in an installation of torch imports it, for its quantized engines."""
+    """Return the facts of this machine. The first call for an installation of torch imports torch, to read its
+    quantized engines."""
     flags = _cpuinfo("flags", "Features").split()
     machine = platform.machine().lower()
     soc = _cpuinfo("model name", "Hardware") or platform.processor() or machine
@@ -179,7 +181,7 @@ def local_facts() -> DeviceFacts:
 
 
 def _unit() -> str:
-    """A hash that identifies this machine without revealing its id."""
+    """Return a hash that identifies this machine without revealing its id."""
     machine_id = _first_line("/etc/machine-id") or platform.node()
     return canonical_key({"machine": machine_id})[:8]
 

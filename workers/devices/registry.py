@@ -13,7 +13,7 @@ from workers.devices.interface import Device, Discovery, Recovery
 
 
 def connect(name: str, folder: Path) -> Device:
-    """The device that a sweep file calls `name`. `folder` is for its files on this host.
+    """Return the device that a sweep file names `name`. `folder` is for files on this host.
 
     Raises `DeviceError`: `unknown_device`, `offline` for a device of a lab, which only its host can connect to, and
     `broken_transport` if another package's transport does not work.
@@ -37,15 +37,15 @@ def connect(name: str, folder: Path) -> Device:
 
 
 def discovery(entry: DeviceEntry) -> Discovery:
-    """The module that finds the devices of this transport; it must have one. Raises `DeviceError`."""
+    """Return the module that finds the devices of this transport, which must have discovery. Raises `DeviceError`."""
     with faults_of(entry):
         module: Discovery = _loaded(entry.discovery)
         return module if entry in built_in.BUILT_IN_DEVICES else _Foreign(entry, module)
 
 
 def recovery(name: str) -> Recovery | None:
-    """The module that brings back the device that a sweep file calls `name`; `None` if it can only be waited for.
-    Raises `DeviceError`."""
+    """Return the module that brings back the device that a sweep file names `name`; `None` if a run can only wait for
+    it. Raises `DeviceError`."""
     entry = catalog.device(name)
     if entry is None or not entry.recovery:
         return None
@@ -55,7 +55,8 @@ def recovery(name: str) -> Recovery | None:
 
 
 def units() -> tuple[list[str], list[DeviceError]]:
-    """The names of all attached devices, of every transport with discovery; and an error for each unusable one."""
+    """Return the names of all attached devices, of every transport with discovery; and an error for each unusable
+    device."""
     names: list[str] = []
     refused: list[DeviceError] = []
     for entry in catalog.devices().values():
@@ -72,9 +73,9 @@ def units() -> tuple[list[str], list[DeviceError]]:
 
 
 def listed() -> tuple[list[str], dict[str, DeviceError]]:
-    """The names of all devices that are attached, of every transport that lists them without asking the devices: one
-    that measures is not disturbed. And the error of each transport that cannot list; devices of the
-    others are there all the same."""
+    """Return the names of all attached devices, of every transport that lists them without contacting the devices, so
+    that no measurement is disturbed; and the error of each transport that cannot list its devices. The devices of the
+    other transports are returned all the same."""
     names: list[str] = []
     troubles: dict[str, DeviceError] = {}
     for entry in catalog.devices().values():
@@ -88,7 +89,8 @@ def listed() -> tuple[list[str], dict[str, DeviceError]]:
 
 
 def tools() -> dict[str, str]:
-    """The version of the program that finds a transport's devices, if it says one, by transport."""
+    """Return the version of the program that finds a transport's devices, by transport, if the transport reports
+    one."""
     versions = {}
     for entry in catalog.devices().values():
         if entry.discovery:
@@ -101,7 +103,7 @@ def tools() -> dict[str, str]:
 
 @contextmanager
 def faults_of(entry: DeviceEntry) -> Iterator[None]:
-    """Turns any error of another package's transport into a `DeviceError`, so that other devices still work."""
+    """Turn any error of another package's transport into a `DeviceError`, so that other devices still work."""
     try:
         yield
     except DeviceError:
@@ -118,7 +120,7 @@ def faults_of(entry: DeviceEntry) -> Iterator[None]:
 
 
 class _Foreign:
-    """The discovery of another package. Each method raises only `DeviceError`."""
+    """The discovery module of another package. Each method raises only `DeviceError`."""
 
     def __init__(self, entry: DeviceEntry, module: Discovery) -> None:
         self._entry = entry

@@ -26,8 +26,8 @@ class AccuracyPass:
         self._progress = progress
 
     def run(self, jobs: Sequence[Job], following: int = 0) -> Steps[None]:
-        """Evaluate each job, unless another job of the same build was evaluated already. `following`: jobs that are
-        evaluated later, for the progress."""
+        """Evaluate each job, unless another job of the same build has been evaluated already. `following`: the number
+        of jobs that will be evaluated later, which the reported progress includes."""
         for number, job in enumerate(jobs):
             if self._contact.stopped():
                 return

@@ -18,20 +18,20 @@ _OF_THE_MOMENT = frozenset({"no_batches", "not_ready", "disconnected"})
 """Failures that are not stored: the next run may find another runner, or a device that is ready."""
 
 _NOT_AGAIN = frozenset({"no_batches", "not_possible", "timeout"})
-"""Failures after which a build is not tried again in a batch. A timeout of the whole process is that of a device that
+"""Failures after which a build is not tried again in a batch. A timeout of the whole process means that the device
 hangs, and takes long."""
 
 
 @dataclass(slots=True)
 class _UnderWay:
-    """One batch, which takes several processes where one ends early."""
+    """One batch. It takes several processes if one of them ends early."""
 
     left: list[Job]
     processes: list[StoredBatch] = field(default_factory=list)
 
 
 class Batches:
-    """The screen's batches, which are measured and stored."""
+    """The batches of the screen: measures them and stores them."""
 
     def __init__(self, contact: Contact, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
@@ -41,10 +41,10 @@ class Batches:
         self._progress = progress
 
     def recall(self, contests: Contests, by_key: Mapping[str, Job]) -> Steps[int]:
-        """Show the contests the batches of earlier runs, and who is measured alone since. A batch that was not finished
-        is shown as far as it came.
+        """Replay the batches of earlier runs to the contests, with the jobs that have been measured alone since. A
+        batch that was not finished is replayed as far as it got.
 
-        Returns the number of those batches.
+        Return the number of those batches.
         """
         shown: dict[tuple[int, int, str], list[StoredBatch]] = {}
         for process in self._journal.batches.of_jobs(by_key):
@@ -58,9 +58,9 @@ class Batches:
         return len(shown)
 
     def run(self, contests: Contests, by_key: Mapping[str, Job], number: int) -> Steps[None]:
-        """Measure batches until there is none left to measure, the run is stopped, or the device's time is used up.
+        """Measure batches until none is left to measure, the run is stopped, or the device's time is used up.
 
-        `number`: of batches before. Their orders were other ones.
+        `number`: the number of earlier batches; the order of a batch depends on its number.
         """
         if number:
             yield from self._expire(contests)
@@ -80,8 +80,9 @@ class Batches:
             yield from contests.expire()
 
     def _batch(self, contests: Contests, jobs: Sequence[Job], number: int, further_jobs: int) -> Steps[None]:
-        """A job that ends a process is measured alone from then on, and the rest is asked for again without that job.
-        `further_jobs`: the number of jobs that are still measured beside these, for the progress."""
+        """Measure one batch. A job that ends a process is measured alone from then on, and the remaining jobs are
+        requested again without it. `further_jobs`: the number of jobs that are still to be measured in other batches,
+        for the progress."""
         under_way, brief = _UnderWay(list(jobs)), contests.brief
         failures = 0
         while under_way.left and not self._contact.stopped():
@@ -91,11 +92,12 @@ class Batches:
             batch = yield from self._contact.batch(under_way.left, self._protocol, number, brief)
             match batch:
                 case None:
-                    continue  # stopped, or the device was away and is back: its state is looked at again
+                    continue  # stopped, or the device was away and is back: its state is read again
                 case Failed():
                     failures += 1
                     if batch.kind in OF_ONE_ARTIFACT:
-                        # A failure of one artifact is that of the first job, with which the device is made ready.
+                        # A failure of one artifact belongs to the first job: the wait for the device pushes that job's
+                        # artifact.
                         yield from self._alone(under_way, under_way.left[:1], batch, number)
                     elif batch.kind in _NOT_AGAIN or failures >= MAX_ATTEMPTS:
                         yield from self._alone(under_way, under_way.left, batch, number)
@@ -122,7 +124,8 @@ class Batches:
         under_way.left = [job for job, outcome in outcomes if isinstance(outcome, NotReached)]
 
     def _alone(self, under_way: _UnderWay, jobs: Sequence[Job], why: Failed, number: int) -> Steps[None]:
-        """The process measured nothing, because of the first or of all of `jobs`."""
+        """Store that the process measured nothing, because of the first or of all of `jobs`, which are measured alone
+        from then on."""
         failed = {job.key: why for job in jobs}
         process = StoredBatch(session=self._session, number=number, device_seconds=0.0, items={}, failed=failed)
         if why.kind not in _OF_THE_MOMENT:

@@ -1,4 +1,4 @@
-"""The builds of one run, made while devices measure finished builds."""
+"""The builds of one run, built while devices measure finished builds."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,12 +21,12 @@ VERIFICATION_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
 """Build failures that depend on the evaluation images: with other images the build may succeed."""
 
 _Step = tuple[BuildRequest, Manifest | Failed | None] | None
-"""The start or the outcome of a build; `None`: no build is left."""
+"""The start of a build (`None` in the second place) or its outcome; `None` alone: no build is left."""
 
 
 class RunBuilds:
-    """The builds that a run needs, and their progress. `steps` builds; a `Field` tells a device which builds it may
-    measure."""
+    """The builds that a run needs, and their progress. `steps` runs the builds; a `Field` tells a device which of its
+    builds it still waits for."""
 
     def __init__(
         self,
@@ -38,7 +38,8 @@ class RunBuilds:
         stop: Callable[[], bool],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The builds of one plan. `now_s`: seconds of a clock that is never set."""
+        """Create an empty set of builds; `look` adds those of the plan. `now_s` returns the seconds of a clock that is
+        never set."""
         self._now_s = now_s
         self._plan = plan
         self._journal = journal
@@ -49,11 +50,11 @@ class RunBuilds:
         self._jobs: dict[str, Job] = {}
         """One job for each build that has not ended, by build key."""
         self._running: dict[str, tuple[str, float]] = {}
-        """The builds under way: their names and when they began (s), by build key."""
+        """The builds that run now: their names and the times (s) at which they began, by build key."""
         self._done = 0
 
     def look(self, jobs: Iterable[Job]) -> None:
-        """Find out which artifacts exist, and which are to be built."""
+        """Find out which artifacts exist, and which have to be built."""
         existing: dict[str, Manifest] = {}
         for job in jobs:
             if job.build_key in self._jobs or job.build_key in existing:
@@ -68,16 +69,17 @@ class RunBuilds:
 
     @property
     def waiting(self) -> frozenset[str]:
-        """The keys of builds that have not ended."""
+        """Return the keys of the builds that have not ended."""
         return frozenset(self._jobs)
 
     def field(self, jobs: Sequence[Job], *, quiet: bool = False) -> "Field":
-        """The builds that one device waits for. `quiet`: only while nothing is built."""
+        """Return the builds that one device waits for: those of `jobs`; with `quiet` all builds of the run, so that the
+        device measures only while nothing is built."""
         keys = frozenset(job.build_key for job in jobs) & self._jobs.keys()
         return Field(self._jobs, frozenset(self._jobs) if quiet else keys)
 
     def steps(self, executor: Executor, prepared: Mapping[str, PreparedModel]) -> Steps[None]:
-        """Build everything. In the end nothing waits any more, also where the run was stopped."""
+        """Build everything. At the end no device waits for a build any more, even if the run was stopped."""
         requests = [BuildRequest(key, job.variant, prepared[job.model].build_inputs) for key, job in self._jobs.items()]
         queue = BuildQueue(
             requests,
@@ -101,7 +103,7 @@ class RunBuilds:
             self._end(key)
 
     def _next(self, builds: Builds) -> _Step:
-        """The next step, in the thread of the builds, where the artifact is checked, too."""
+        """Return the next step. Runs in the thread of the builds, which also checks the artifact."""
         for request, outcome in builds:
             return request, outcome if outcome is None or isinstance(outcome, Failed) else self._store.unpack(outcome)
         return None
@@ -129,7 +131,9 @@ class RunBuilds:
         del self._jobs[key]
 
     def _failure_keys(self, build_key: str, failed: Failed) -> list[str]:
-        """The keys for which the failure holds: the variant, the variant on these images, or only this attempt."""
+        """Return the keys under which the failure is stored. A transient failure counts as one attempt of each job of
+        the build; one that depends on the evaluation images holds for the variant on these images, any other for the
+        variant."""
         if failed.kind in TRANSIENT_KINDS:
             return [job.key for job in self._plan.jobs if job.build_key == build_key]
         planned = [self._outcomes.planned(job) for job in self._plan.jobs if job.build_key == build_key]
@@ -140,16 +144,18 @@ class RunBuilds:
 
 
 class Field:
-    """The builds that one device waits for before it compares anything: its own, and no other device's."""
+    """The builds that one device waits for before it compares anything. Builds that only other devices need are not
+    among them."""
 
     def __init__(self, not_ended: Mapping[str, Job], keys: frozenset[str]) -> None:
-        """The mapping `not_ended` changes as builds end."""
+        """Wait for the builds with these `keys`. `not_ended`: the jobs of builds that have not ended, by build key; it
+        shrinks as builds end."""
         self._not_ended = not_ended
         self._keys = keys
 
     @property
     def missing(self) -> frozenset[str]:
-        """Keys of the device's builds that have not ended."""
+        """Return the keys of the device's builds that have not ended."""
         return self._keys & self._not_ended.keys()
 
     def whole(self) -> Steps[None]:
@@ -165,6 +171,6 @@ class Field:
 
 
 def _like(request: BuildRequest) -> str:
-    """A word for builds that take about as long."""
+    """Return a text that is equal for builds that take about equally long."""
     variant = request.variant
     return f"{id(request.inputs)} {variant.runtime} {variant.backend} {variant.precision} {variant.quantization}"

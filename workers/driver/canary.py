@@ -1,5 +1,5 @@
-"""The canary of a quarantined device: one job that is measured without being stored. If it succeeds, the others
-follow."""
+"""The canary of a quarantined device: one job that is measured without being stored. If it succeeds, the other jobs of
+the device follow."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,10 +16,10 @@ from workers.driver.driver_events import Readmitted
 from workers.driver.scheduler import Steps
 
 BLOCKS = 2
-"""The number of blocks of a canary, each in a process of its own: a device that answers once may be gone again."""
+"""The number of blocks of a canary, each in a separate process: a device that answers once may be gone again."""
 
 _OTHER_JOBS = 2
-"""The number of other jobs that are tried where the first one fails for a reason of its own."""
+"""The number of other jobs that are tried if the first one fails for a reason that lies in that job."""
 
 _OF_THE_DEVICE = ABSENT_KINDS | OWN_KINDS | FINAL_KINDS | {"timeout", "no_exit_code", "worker_lost", "worker_error"}
 """Kinds of failure after which no other job is tried."""
@@ -35,8 +35,8 @@ class Canary:
         self._progress = progress
 
     def run(self, jobs: Sequence[Job]) -> Steps[bool]:
-        """Tell whether the device may be measured: it is in no quarantine, or its canary succeeds. `jobs`: the pending
-        ones that are timed."""
+        """Tell whether the device may be measured: it is not quarantined, or its canary succeeds. `jobs`: the pending
+        jobs that are timed."""
         quarantine = self._context.health.quarantine(self._facts)
         if quarantine is None or not jobs:
             return True
@@ -50,7 +50,7 @@ class Canary:
         return False
 
     def _failed(self, jobs: Sequence[Job]) -> Steps[Failed | None]:
-        """The failure that keeps the device out; `None`: the canary succeeded."""
+        """Return the failure that keeps the device quarantined; `None`: the canary succeeded."""
         of_device = [job for job in self._context.plan.sentinels if job.device_id == self._facts.device_id]
         failed = Failed(stage="run", kind="quarantined", message="the run was stopped, or the device went away")
         protocol = replace(self._context.protocol, **SHORT_BLOCK)

@@ -18,7 +18,8 @@ from workers.driver.same_program import same_programs
 
 
 class Contests:
-    """The contests of one device. A sweep chooses among the variants of each model, so models do not compete."""
+    """The contests of one device, one for each model: a sweep chooses among the variants of each model, so models do
+    not compete."""
 
     def __init__(self, timed: Sequence[Job], context: RunContext) -> None:
         self._journal = context.journal
@@ -46,57 +47,59 @@ class Contests:
             )
         self._beaten = self._still_beaten(worth)
         self._open: list[Settled] = []
-        """The ends of jobs that are not stored yet."""
+        """The decisions to end a job that are not stored yet."""
         self._winners: dict[str, int] = {}
         self._checked: dict[str, int] = {}
 
     @property
     def same(self) -> Collection[str]:
-        """Keys of the jobs that are not timed, because another job is the same program."""
+        """Return the keys of the jobs that are not timed, because another job is the same program."""
         return self._same_program.keys()
 
     def begin(self) -> list[Left]:
-        """Settle the jobs that are not timed."""
+        """Settle the jobs that are not timed, because another job is the same program."""
         return self._settle_all(self._same_program.values())
 
     @property
     def active(self) -> tuple[str, ...]:
-        """Keys of the jobs in the next round."""
+        """Return the keys of the jobs in the next round."""
         return tuple(key for contest in self._contests for key in contest.active)
 
     @property
     def batches(self) -> tuple[tuple[str, ...], ...]:
-        """The job keys of each batch that is measured next; each is one process."""
+        """Return the job keys of each batch to measure next; each batch is one process."""
         return tuple(keys for contest in self._contests for keys in contest.batches)
 
     @property
     def brief(self) -> frozenset[str]:
-        """The job keys in `batches` that have short blocks, see `sweeps.protocol.screen.Screen.brief`."""
+        """Return the job keys in `batches` that have short blocks, see `sweeps.protocol.screen.Screen.brief`."""
         return frozenset(key for contest in self._contests for key in contest.brief)
 
     @property
     def winners(self) -> Mapping[str, int]:
-        """The number of blocks that confirm each winner, by job key. Races that go on have none."""
+        """Return the number of blocks that confirm each winner, by job key. Races that are not decided have no
+        entry."""
         return self._winners
 
     @property
     def checked(self) -> Mapping[str, int]:
-        """The number of blocks of each nearest rival that check the batches which decided, by job key."""
+        """Return the number of blocks of each nearest rival that check the deciding batches, by job key."""
         return self._checked
 
     def take(self, blocks: Sequence[Block], unchecked: Collection[str] = ()) -> list[Left]:
-        """Add the blocks of one round. `unchecked`: as of `settle`."""
+        """Add the blocks of one round. `unchecked`: as in `settle`."""
         self._open += [settled for contest in self._contests for settled in contest.take(blocks)]
         return self.settle(unchecked)
 
     def settle(self, unchecked: Collection[str] = ()) -> list[Left]:
-        """Store the ends that are open, but those of the jobs in `unchecked`, whose blocks may still be lost."""
+        """Store the decisions that are not stored yet, except for the jobs in `unchecked`, whose blocks may still turn
+        out not to count."""
         decided = [settled for settled in self._open if settled.job_key not in unchecked]
         self._open = [settled for settled in self._open if settled.job_key in unchecked]
         return self._settle_all(decided)
 
     def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> list[Left]:
-        """Add one batch, which is of one model. See `Contest.take_batch`."""
+        """Add one batch, whose jobs all belong to one model. See `Contest.take_batch`."""
         keys = {key for items in processes for key in items} | set(apart)
         contests = [contest for contest in self._contests if keys & set(contest.contending)]
         return self._settle_all(
@@ -104,7 +107,7 @@ class Contests:
         )
 
     def expire(self) -> list[Left]:
-        """End all contests: the device's time is used up."""
+        """End all contests, because the device's time is used up."""
         return self._settle_all(settled for contest in self._contests for settled in contest.expire())
 
     def withdraw(self, key: str) -> None:
@@ -112,12 +115,12 @@ class Contests:
             contest.withdraw(key)
 
     def withdraw_beaten(self) -> None:
-        """Remove the jobs that lost before this run. Call it after their blocks were added."""
+        """Remove the jobs that lost before this run. Call this after their blocks were added."""
         for key in self._beaten:
             self.withdraw(key)
 
     def _untimed_row(self, job: Job, context: RunContext) -> ResultRow:
-        """The row of a job before it is timed: its accuracy, if that is known yet."""
+        """Return the result row of a job that is not timed yet: with its accuracy, if that is known."""
         planned = context.outcomes.planned(job)
         evaluation_id = planned.evaluation_id or ""
         accuracy = self._journal.attempts.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
@@ -125,8 +128,8 @@ class Contests:
         return row_of_job(context.plan.sweep.name, planned, outcome, (), self._journal.artifacts.latest(job.build_key))
 
     def _batches_decide(self, keys: Iterable[str], *, may: bool) -> bool:
-        """Tell whether batches decide, as at the start of the race: the facts about the device may have changed since.
-        `may`: whether they do in a race that begins now."""
+        """Tell whether batches decide, as they did at the start of the race: the facts about the device may have
+        changed since. `may`: whether batches decide in a race that begins now."""
         if any(self._journal.attempts.block_marks(key).rounds(added=False) for key in keys):
             return False  # the race has finals
         before = [
@@ -137,8 +140,9 @@ class Contests:
         return may and all(settled.reason == "out_of_time" for settled in before)
 
     def _still_beaten(self, worth: Mapping[str, float]) -> set[str]:
-        """New jobs make the bounds wider. A job that was eliminated without them stays out, as long as the job that
-        eliminated it is in the race and has no lower precedence. Other eliminated jobs race again."""
+        """Return the keys of the jobs that stay eliminated, and reopen the others. New jobs make the confidence bounds
+        wider: a job that was eliminated without them stays out only as long as the job that eliminated it is in the
+        race and has no lower precedence."""
         beaten = set()
         for key in (key for key in self._names if key not in self._same_program):
             before = self._journal.attempts.settled(key, self._protocol)
@@ -151,7 +155,7 @@ class Contests:
         return beaten
 
     def _settle_all(self, decisions: Iterable[Settled]) -> list[Left]:
-        """The decisions of one round are stored together, and reported afterwards."""
+        """Store the decisions of one round together, then return the events that report them."""
         decided = list(decisions)
         with self._journal.transaction():
             return [left for settled in decided for left in self._settle(settled)]
@@ -166,8 +170,8 @@ class Contests:
         if settled.checks:
             self._checked[settled.job_key] = settled.checks
         before = self._journal.attempts.settled(settled.job_key, self._protocol)
-        # Another version may use other words for the same decision: that is not a new one. Nor is it one where a
-        # device came back, and the rounds that seemed lost had been measured again.
+        # Another version of EdgeSweep may word the same decision differently: that is no new decision. Nor is it one if
+        # a device came back, and the rounds that seemed lost had been measured again.
         stable = before is not None and before.reason == settled.reason == "stable"
         if before is None or not (
             (stable and settles(before, self._protocol)) or replace(before, message="") == replace(settled, message="")

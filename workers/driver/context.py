@@ -1,4 +1,4 @@
-"""Data that the parts of one device's run share."""
+"""The data that the parts of one device's run share."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from workers.models.prepared_model import PreparedModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """Shared by a device's run and the rest of the driver."""
+    """The data that a device's run shares with the rest of the driver."""
 
     plan: Plan
     protocol: Protocol
@@ -30,20 +30,21 @@ class RunContext:
     publish: Callable[[], Iterator[Event]]
     stop: Callable[[], bool]
     more: Mapping[str, int]
-    """The number of rounds to add to jobs, by job key, instead of measuring the pending ones."""
+    """The number of rounds to add to jobs, by job key, instead of measuring the pending jobs."""
     batches_decide: Mapping[str, float]
-    """The spread of blocks in processes of their own, as the standard deviation of logarithms, by the id of each device
-    on which batches decide in races that begin now."""
+    """The spread of blocks that run in separate processes, as the standard deviation of the logarithms of their times,
+    by device id. It has the devices on which batches decide in races that begin now."""
     health: Health
     schedule: Schedule
 
 
 @dataclass(slots=True)
 class DeviceProgress:
-    """Counter of the finished blocks and accuracy passes of one device, reported against a total that does not change.
+    """A counter of the finished blocks and accuracy passes of one device, reported against a total that does not
+    change.
 
-    A race adds rounds to those expected at first, and takes variants out. So the number that is reported as done is the
-    first total less the work that is left: it stands one short of the total while a variant races on.
+    A race adds rounds to those expected at first, and drops variants. So the number that is reported as done is the
+    first total minus the work that is left: it stays one short of the total while a variant races on.
     """
 
     device: str
@@ -52,12 +53,13 @@ class DeviceProgress:
     _reported: int = 0
 
     def measuring(self, total: int, running: str, job: str = "") -> Measuring:
-        """Progress of work that counts. `total`: the sum of `done` and all that is known to be left."""
+        """Return the progress of work that counts. `total`: `done` plus all work that is known to be left."""
         left = max(0, total - self.done)
         self._total = self._total or left
         self._reported = max(self._reported, self._total - left)
         return self.beside(running, job)
 
     def beside(self, running: str, job: str = "") -> Measuring:
-        """Progress while a device does work that does not count. `job`: the key of the job that `running` names."""
+        """Return the progress while a device does work that does not count. `job`: the key of the job that `running`
+        names."""
         return Measuring(self.device, self._reported, self._total, running, job)

@@ -1,4 +1,4 @@
-"""Recovery of one device that stopped answering: the only place that does what the ladder says."""
+"""The recovery of one device that stopped answering: the only place that takes the steps that the ladder decides."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from workers.measure.waiting import LOOK_S
 
 HOST = "the host of the phones"
 REMIND_S = 60.0
-"""A host that is away is reported again after this time."""
+"""The time after which a host that is still away is reported again."""
 
 
 class DeviceRecovery:
@@ -39,18 +39,18 @@ class DeviceRecovery:
             may_reboot=context.plan.sweep.recovery.reboot,
         )
         self._expected = False
-        """Tells whether the device answered in this run, or only its host kept it from that."""
+        """Tells whether the device answered in this run, or only its host kept it from answering."""
         self._outage: Outage | None = None
         self._waited_s = 0.0
         self._last_waiting: tuple[str, float] | None = None
         self._host = ""
-        """The name of the host that is away, or was in this outage."""
+        """The name of the host that is away, or was away in this outage."""
         self._queued: tuple[float, float] | None = None
-        """While another driver has the device: the times (s) at which that began and was reported last."""
+        """While another driver uses the device: the times (s) at which that began and at which it was reported last."""
 
     def answered(self, answer: object, job: Job) -> Steps[Failed | None]:
-        """The device answered, so its outage is over. Returns the failure if the device is to be left
-        alone from now on."""
+        """Note that the device answered, which ends its outage. Return the failure if the device is to be left alone
+        from now on."""
         self._expected, self._queued = True, None
         yield from self._back()
         quarantine = self._ended()
@@ -64,10 +64,11 @@ class DeviceRecovery:
     def lost(
         self, failed: Failed, job: Job, stopped: Callable[[], bool], *, once: bool = False
     ) -> Steps[Failed | None]:
-        """The device does not answer: take one step after the other, until the device might answer, or the run is to
+        """Take one recovery step at a time for a device that does not answer, until it might answer or the run is to
         stop.
 
-        With `once` nothing is done yet: the next request does it. Returns why the device is given up, if it is.
+        With `once` no step is taken yet: the next request takes it. Return the failure if the device is given up, else
+        `None`.
         """
         outage = self._begun(job)
         while True:
@@ -88,7 +89,7 @@ class DeviceRecovery:
                 self._waited_s += self._context.health.away_wait.poll_s
             else:
                 yield from self._take(step, job)
-            # A simulated device rests on its own clock; to look for a real one takes time as well.
+            # A simulated device rests on its own clock; asking a real device takes time as well.
             self._waited_s = max(self._waited_s, self._context.health.now_s() - outage.began_s)
             still = None if stopped() or not self._has_rungs else (yield from self._ask("ask", job))
             if still is None or still.kind not in ABSENT_KINDS - {QUEUED_KIND}:
@@ -96,7 +97,8 @@ class DeviceRecovery:
             failed = still
 
     def queued(self, failed: Failed) -> Steps[None]:
-        """Another driver has the device: wait for a while. It is there, and its turn comes, however long that takes."""
+        """Wait for a while, because another driver uses the device. The device is there, and its turn comes, however
+        long that takes."""
         yield from self._back()
         self._outage = None
         self._ladder.answered()
@@ -149,8 +151,8 @@ class DeviceRecovery:
 
 
 def who_is_away(failed: Failed, facts: DeviceFacts) -> tuple[str, Failed, bool]:
-    """The name of the device, or of the host that all of its devices are away with; the failure in words about that;
-    and whether it is a host."""
+    """Return the name of what is away (the device, or its host if all devices of that host are away with it), the
+    failure worded for that, and whether it is a host."""
     if failed.kind in HOST_KINDS:
         return HOST, failed, True
     if failed.host:
@@ -159,9 +161,10 @@ def who_is_away(failed: Failed, facts: DeviceFacts) -> tuple[str, Failed, bool]:
 
 
 def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
-    """Merge events: a host that is away is reported once instead of by each of its devices, with the jobs of all."""
+    """Merge events: a host that is away is reported once, with the pending jobs of all its devices, instead of once by
+    each device."""
     told_s: dict[str, float] = {}
-    """Seconds that a device or host had been away when it was reported last, by its name."""
+    """The seconds that a device or host had been away when it was last reported, by its name."""
     away_events: dict[str, Away] = {}
     for event in events:
         match event:
@@ -182,6 +185,6 @@ def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def quarantined(facts: DeviceFacts, quarantine: Quarantine) -> Failed:
-    """The failure of a device that is quarantined, with the reason and the way out."""
+    """Return the failure of a device that is quarantined, with the reason and how it gets out of quarantine."""
     message = f"{facts.name} is quarantined {quarantine.text}; {quarantine.way_out}"
     return Failed(stage="run", kind="quarantined", message=message)

@@ -16,7 +16,7 @@ from workers.executors.interface import DeviceLane
 
 
 class DeviceRun:
-    """One device's part of a run. `run()` yields events and ends early if the run is stopped."""
+    """The part of a run that belongs to one device. `run()` yields events and ends early if the run is stopped."""
 
     def __init__(
         self,
@@ -27,8 +27,8 @@ class DeviceRun:
         field: Field,
         can_run: Callable[[Job], bool],
     ) -> None:
-        """A run of the pending `jobs`. `field`: the builds that they, and those that they are compared with, still wait
-        for. `can_run` tells whether a job is pending and its artifact is there."""
+        """Prepare to run the pending `jobs`. `field`: the builds that are still missing for these jobs and for those
+        they are compared with. `can_run` tells whether a job is pending and its artifact exists."""
         self._facts = facts
         self._jobs = list(jobs)
         self._field = field
@@ -56,8 +56,8 @@ class DeviceRun:
         if not (yield from self._canary.run(timed)):
             return
         if self._context.protocol.budget == "race":
-            # Accuracy comes before the race: a job that fails a constraint must not eliminate others.
-            # This warms the device; the gate before the first block waits until it has cooled.
+            # Accuracy comes before the race: a job that fails a constraint must not eliminate others. Evaluating warms
+            # the device; the gate before the first block waits until it has cooled.
             unevaluated = [job for job in timed if job.key not in evaluated]
             yield from self._accuracies.run(unevaluated, self._blocks_of(timed))
             timed = self._raced_with(timed)
@@ -75,10 +75,10 @@ class DeviceRun:
             yield self._progress.measuring(self._progress.done, "")
 
     def _evaluate_early(self) -> Steps[set[str]]:
-        """Evaluate pending jobs of a race while other artifacts are being built, since accuracy comes first anyhow.
-        Returns the keys of the evaluated jobs.
+        """Evaluate pending jobs of a race while other artifacts are being built: in a race, accuracy comes first
+        anyhow. Return the keys of the evaluated jobs.
 
-        In any other budget latencies come first, and a quarantined device is left alone until its canary.
+        With any other budget latencies come first. A quarantined device is left alone until its canary.
         """
         timed = [job for job in self._jobs if not job.emulated]
         evaluated: set[str] = set()
@@ -104,9 +104,9 @@ class DeviceRun:
         return len(timed) * max(1, self._context.protocol.rounds)
 
     def _raced_with(self, pending: Sequence[Job]) -> list[Job]:
-        """The pending jobs, and the jobs that raced before.
+        """Return the pending jobs, and the jobs that raced before.
 
-        With the same candidates, the recorded rounds give the same decisions again. New jobs are compared with the
+        With the same candidates, the recorded rounds lead to the same decisions again. New jobs are compared with the
         candidates that are still in the race.
         """
         if self._context.more:

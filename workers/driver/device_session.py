@@ -24,15 +24,15 @@ from workers.measure.timed_block import BlockRequest, ReadyRequest
 from workers.measure.waiting import Wait, WaitLimits
 
 _UNKNOWN = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
-"""The readiness of a device that is not looked at."""
+"""The readiness of a device whose sensors are not read."""
 
 
 class Contact:
-    """The session with one device, which asks the device, and gives it up for this run once it has been away for too
-    long."""
+    """The session with one device. It sends requests to the device, and gives it up for this run once it has been away
+    for too long."""
 
     def __init__(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], context: RunContext) -> None:
-        """Where the device goes away, the jobs that are in `jobs` by then wait for the next run."""
+        """Open a session. If the device goes away, the jobs that are in `jobs` by then wait for the next run."""
         self._lane = lane
         self._facts = facts
         self._jobs = jobs
@@ -45,24 +45,24 @@ class Contact:
         self._spent_s = 0.0
 
     def stopped(self) -> bool:
-        """Nothing more is to be asked: the run is to stop, or the device is away."""
+        """Tell whether nothing more is to be requested: the run is to stop, or the device is away."""
         return self._is_away or self._context.stop()
 
     @property
     def spent_s(self) -> float:
-        """The time on blocks and on waiting (s), by the device's clock."""
+        """Return the time spent on blocks and on waiting (s), by the device's clock."""
         return self._spent_s
 
     def count_earlier(self, blocks: Iterable[Block]) -> None:
-        """Add the time that blocks of earlier runs took to the time that is spent."""
+        """Add the time that blocks of earlier runs took to the time spent."""
         self._spent_s += sum(block.device_seconds + block.conditions.waited_seconds for block in blocks)
 
     def count_seconds(self, seconds: float) -> None:
-        """Add the seconds of an earlier batch to the time that is spent."""
+        """Add the seconds of an earlier batch to the time spent."""
         self._spent_s += seconds
 
     def timed(self, job: Job, round_: int, protocol: Protocol) -> Steps[Block | Failed | None]:
-        """One block behind its gate, not stored yet. `None` where the run is to stop."""
+        """Time one block once the gate lets it begin, and return it without storing it. `None`: the run is to stop."""
         block = yield from self._behind_gate(job, lambda ready: BlockRequest(job, round_, protocol, ready, self._run))
         if isinstance(block, Block):
             self._spent_s += block.device_seconds
@@ -72,9 +72,9 @@ class Contact:
         return block
 
     def left_behind(self, job: Job, round_: int, protocol: Protocol) -> Steps[Block | None]:
-        """The block that the run before asked for last, if that run died and the block ended all the same: it is of
-        that run's session. Its host is asked once, for the first block that this run would measure: the order of blocks
-        does not depend on where a run ends."""
+        """Return the block that the run before requested last, if that run died and the block ended all the same; it
+        belongs to that run's session. The device's host is asked once, for the first block that this run would measure:
+        the order of blocks does not depend on where a run ends."""
         session, self._earlier = self._earlier, 0
         if not session:
             return None
@@ -85,9 +85,10 @@ class Contact:
     def batch(
         self, jobs: Sequence[Job], protocol: Protocol, number: int, brief: Collection[str] = ()
     ) -> Steps[Batch | Failed | None]:
-        """One process that times these jobs in this order, behind its gate. `None` where the run is to stop.
+        """Time these jobs in this order in one process, once the gate lets it begin. `None`: the run is to stop.
 
-        `number`: of the batch, which no other batch of these jobs has in this run. `brief`: as of a `BatchRequest`.
+        `number`: the number of the batch, which no other batch of these jobs has in this run. `brief`: as in
+        `BatchRequest`.
         """
         run = f"{self._run} {number}"
         batch = yield from self._behind_gate(jobs[0], lambda ready: BatchRequest.of(jobs, protocol, ready, brief, run))
@@ -111,23 +112,23 @@ class Contact:
                 return answer
             if self.stopped():
                 return (yield from self._stored_answer(sent))
-            # The device was away, so its state is looked at again.
+            # The device was away, so its state is read again.
         message = f"the device went away in {MAX_ATTEMPTS} tries of one block"
         return Failed(stage="run", kind="disconnected", message=message)
 
     def _stored_answer(self, request: Request[AnswerT] | None) -> Steps[AnswerT | None]:
-        """The answer to a request, if it was lost on the way and the device's host has stored it. The device is not
-        asked."""
+        """Return the answer to a request, if it was lost on the way and the device's host has stored it. The device
+        itself is not asked."""
         if request is None or not request.result_id:
             return None
         answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, StoredAnswerRequest(request.job, request)))
         return None if isinstance(answer, Failed) else answer
 
     def asked(self, request: Request[AnswerT], *, once: bool = False) -> Steps[AnswerT | Failed | None]:
-        """The answer of the device. A device that has gone away is brought back, or waited for.
+        """Send a request and return the device's answer. A device that has gone away is brought back, or waited for.
 
-        `None` where that was in vain, which ends the device's run, or where the run is to stop; with `once`, where the
-        device has gone away at all, or is another driver's now.
+        `None`: the device did not come back, which ends its run, or the run is to stop; with `once` also if the device
+        went away at all, or another driver uses it now.
         """
         while not self._is_away:
             left_s = self._context.schedule.about_s(request.job.device_id)
@@ -138,7 +139,7 @@ class Contact:
                 if kept_out is None:
                     return answer
                 yield from self.leave(kept_out)
-                # A measurement counts, although it came late; a failure is no job's fault here.
+                # A measurement counts, although it came late; a failure here is not the fault of any job.
                 return None if isinstance(answer, Failed) else answer
             if self.stopped():
                 return None
@@ -157,8 +158,8 @@ class Contact:
 
     @property
     def _is_open(self) -> bool:
-        """Tell whether the end of the work is unknown: a race ends when it is decided, so only the rounds up to its
-        first decision are expected. Rounds that are added are counted."""
+        """Tell whether it is unknown when the work ends: a race ends when it is decided, so only the rounds up to its
+        first decision are expected. If rounds are added, their number is known."""
         return self._context.protocol.budget == "race" and not self._context.more
 
     def leave(self, failed: Failed) -> Steps[None]:
@@ -168,7 +169,7 @@ class Contact:
         yield Away(name, failed, len(self._context.outcomes.pending(self._jobs)), is_host)
 
     def _ready(self, job: Job) -> Steps[Readiness | Failed | None]:
-        """Wait for the device as the protocol says."""
+        """Wait until the device is ready, or until the protocol ends the wait."""
         wait = Wait(self._limits)
         while not self.stopped():
             readiness = yield from self.asked(ReadyRequest(job, self._context.protocol.gate, wait.look_s))
@@ -183,5 +184,5 @@ class Contact:
 
 
 def _run(context: RunContext, session: int) -> str:
-    """The text that identifies a run of the driver for hosts."""
+    """Return the text by which hosts identify a run of the driver."""
     return f"{context.plan.sweep.name} {session}"

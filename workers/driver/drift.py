@@ -1,4 +1,4 @@
-"""Checks with the sentinel whether a device has changed since the start of its run."""
+"""Sentinel checks: whether a device's speed has changed since the start of its run."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -19,11 +19,11 @@ SHORT_BLOCK: Mapping[str, Any] = {
     "min_seconds": 0.3,
     "max_seconds": 30.0,
 }
-"""The fields of a protocol for a block that only shows the state of the device."""
+"""The protocol fields of a short block that only shows the state of the device."""
 
 
 class DriftWatch:
-    """The watch that runs the sentinel checks of one device, if its plan has a sentinel."""
+    """The sentinel checks of one device, which has them if its plan has a sentinel."""
 
     def __init__(self, contact: Contact, facts: DeviceFacts, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
@@ -38,13 +38,13 @@ class DriftWatch:
 
     @property
     def unchecked(self) -> Collection[str]:
-        """Keys of the jobs with blocks that no check has followed yet. It is open whether the device shifted in these
-        blocks."""
+        """Return the keys of the jobs with blocks that no check has followed yet: it is unknown whether the device
+        shifted during these blocks."""
         return self._unchecked
 
     @property
     def spans(self) -> list[sentinel_rules.Span]:
-        """The spans in which the device has shifted, by all checks so far."""
+        """Return the time spans in which the device's speed was shifted, according to all checks so far."""
         return [] if self._sentinel is None else self._journal.sentinels.spans(self._sentinel.key)
 
     def count_block(self, job_key: str) -> Steps[None]:
@@ -60,7 +60,8 @@ class DriftWatch:
     def check(self) -> Steps[None]:
         """Time the sentinel, and time it again if the device seems to have changed.
 
-        Nothing is open afterwards, also where the sentinel cannot be timed: nobody could wait for its end.
+        Afterwards no job is unchecked, even if the sentinel cannot be timed: otherwise the rounds would wait for a
+        check forever.
         """
         job = self._sentinel
         if job is None or self._contact.stopped():
@@ -90,6 +91,6 @@ class DriftWatch:
         self._checked = True
 
     def _moved(self, blocks: Sequence[Block], earlier: Sequence[Block]) -> bool:
-        """Tell whether the sentinel's time has moved. The first check of a run has nothing to compare with: blocks of
+        """Tell whether the sentinel's time has changed. The first check of a run has nothing to compare with: blocks of
         other runs do not count."""
         return self._checked and sentinel_rules.moved(blocks, earlier)

@@ -26,7 +26,7 @@ class Building:
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """The numbers of blocks and accuracy passes of one device: those that need not be made any more, the total, which
+    """The progress of one device in blocks and accuracy passes: how many need not be done any more, the total, which
     does not change (0 before it is known), and the name of the running one (empty at the end)."""
 
     device: str
@@ -34,23 +34,23 @@ class Measuring:
     total: int
     running: str
     job: str = ""
-    """Key of the job whose name is in `running`; empty without one."""
+    """The key of the job that `running` names; empty if it names none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A device is not ready for its next block, with the reasons and the waiting time."""
+    """A device is not ready for its next block. Has the conditions that are not met and the time waited so far."""
 
     device: str
     lacking: tuple[str, ...]
     waited_seconds: float
     is_host: bool = False
-    """Tells whether `device` is a host, in words, for which all of its devices wait."""
+    """Tells whether `device` names a host, for which all of its devices wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """A device answers again whose host was away."""
+    """A device answers again after its host was away."""
 
     device: str
     host: str
@@ -79,14 +79,14 @@ class Away:
     device: str
     failed: Failed
     pending: int
-    """Number of jobs that wait for the device."""
+    """The number of jobs that wait for the device."""
     is_host: bool = False
     """Tells whether `device` is a host, as in `Waiting`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovering:
-    """One step was taken to bring a device back; `refused` is the reason if it was not."""
+    """One recovery step was tried; `refused` has the reason if the step was not taken, else it is empty."""
 
     device: str
     rung: Rung
@@ -95,7 +95,8 @@ class Recovering:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A device had too many faults of its own. From now on it needs a canary."""
+    """A device had too many faults that were its own, not its host's. From now on it is measured only after a
+    canary."""
 
     device: str
     quarantine: Quarantine
@@ -103,7 +104,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class Readmitted:
-    """The canary job of a quarantined device succeeded: its other jobs follow."""
+    """The canary of a quarantined device succeeded: the device's other jobs follow."""
 
     device: str
     quarantine: Quarantine
@@ -111,7 +112,7 @@ class Readmitted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """One attempt failed; `final` tells that there is no other attempt."""
+    """One attempt failed; `final` tells whether no other attempt follows."""
 
     name: str
     failed: Failed
@@ -120,7 +121,7 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredAlone:
-    """The named jobs cannot be measured in a process with others. They are measured in processes of their own."""
+    """The named jobs cannot be measured in one process with others, and are measured in separate processes."""
 
     names: tuple[str, ...]
     failed: Failed
@@ -128,7 +129,8 @@ class MeasuredAlone:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The number of jobs that are in MLflow now, of those that were not before, after the last measurement."""
+    """Jobs were published after the last measurement: `done` of the `total` jobs that were not in MLflow before are
+    there now."""
 
     done: int
     total: int

@@ -11,10 +11,10 @@ from workers.driver.schedule import Schedule
 
 
 class Forecast:
-    """A forecast from the plan and the journal, before the first build."""
+    """The expected work of a run, from the plan and the journal, before the first build."""
 
     def __init__(self, plan: Plan, outcomes: Outcomes, journal: Journal, more: Mapping[str, int]) -> None:
-        """A forecast for a run; `more` is as of a `RunContext`."""
+        """Prepare the forecast of a run; `more` is as in `RunContext`."""
         self._plan = plan
         self._more = more
         self._outcomes = outcomes
@@ -29,9 +29,9 @@ class Forecast:
         building: Collection[str],
         beside: Collection[str],
     ) -> None:
-        """Tell the schedule the expected work. `needed`: the jobs whose artifacts their devices wait for. `building`:
-        keys of those that are to be built. `beside`: ids of the devices that measure while others' artifacts are built;
-        what only others need comes last."""
+        """Report the expected work to the schedule. `needed`: the jobs whose artifacts their devices wait for.
+        `building`: the keys of the artifacts that have to be built. `beside`: the ids of the devices that measure while
+        other devices' artifacts are built; artifacts that only the remaining devices need are built last."""
         for job in self._plan.jobs:
             self._learn(schedule, job)
         for job in pending:
@@ -62,12 +62,13 @@ class Forecast:
         )
 
     def _guesses_s(self, job: Job) -> tuple[float, float]:
-        """The expected seconds of a block and of an evaluation."""
+        """Return the expected seconds of a block and of an evaluation."""
         protocol = self._plan.protocol.on(job.device_id)
         return block_seconds(self._plan, protocol, job), evaluation_seconds(self._plan, job)
 
     def _expect(self, schedule: Schedule, job: Job) -> None:
-        """The rounds of a race are not known before; those of its first decision stand for them."""
+        """Report the expected blocks and evaluation of a job. The number of rounds of a race is not known in advance;
+        the rounds up to its first decision stand for them."""
         block_s, evaluation_s = self._guesses_s(job)
         if not job.emulated:
             planned = self._plan.protocol.on(job.device_id).rounds - self._journal.attempts.block_count(job.key)

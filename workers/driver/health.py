@@ -1,4 +1,5 @@
-"""The outages of all devices of one run, and the side at fault. Repeated faults of its own quarantine a device."""
+"""The outages of all devices of one run, and the part at fault in each. A device with repeated faults that are its own,
+not its host's, is quarantined."""
 
 import time
 from collections.abc import Callable
@@ -12,12 +13,13 @@ from sweeps.records import Failed, Job
 from workers.driver.ladder import AWAY_WAIT, AwayWait
 
 TOGETHER_S = 10.0
-"""Devices that go away within this time lost a part that they share: a hub, an adb server, the network."""
+"""Devices that go away within this time of each other lost a part that they share: a hub, an adb server, the
+network."""
 
 
 @dataclass(slots=True)
 class Outage:
-    """The time from the first request that a device did not answer to the next one that it does."""
+    """The time from the first request that a device did not answer to the next request that it answers."""
 
     device_id: str
     began_s: float
@@ -25,7 +27,7 @@ class Outage:
     own: Failed | None = None
     """The last failure that may be the device's own fault."""
     hosts: bool = False
-    """Tells whether the device's host, or the way to it, was part of the outage."""
+    """Tells whether the device's host, or the connection to it, was part of the outage."""
 
     def add(self, failed: Failed) -> None:
         if failed.kind in HOST_KINDS | LAB_KINDS:
@@ -35,7 +37,7 @@ class Outage:
 
 
 class Health:
-    """Shared by the contacts of a run, which take turns in one thread."""
+    """The outages of all devices of a run. The sessions with devices share it, and take turns in one thread."""
 
     def __init__(
         self, book: QuarantineBook, away_wait: AwayWait = AWAY_WAIT, now_s: Callable[[], float] = time.monotonic
@@ -43,11 +45,12 @@ class Health:
         self.away_wait = away_wait
         self._book = book
         self.now_s = now_s
-        """Seconds of a clock that is never set."""
+        """The function that returns the seconds of a clock that is never set."""
         self._outages: list[Outage] = []
 
     def quarantine(self, facts: DeviceFacts) -> Quarantine | None:
-        """A file that cannot be read keeps no device out."""
+        """Return the device's quarantine, if it is in one. A quarantine file that cannot be read keeps no device
+        out."""
         with suppress(StoreError):
             return self._book.quarantine(facts.device_id)
         return None
@@ -58,7 +61,7 @@ class Health:
         return outage
 
     def ended(self, facts: DeviceFacts, outage: Outage) -> Quarantine | None:
-        """Close an outage, which is over or given up. Returns the quarantine if this fault begins one."""
+        """Close an outage, which is over or given up. Return the quarantine if this fault begins one."""
         is_alone = not any(
             other.device_id != outage.device_id and abs(other.began_s - outage.began_s) <= TOGETHER_S
             for other in self._outages
@@ -68,7 +71,8 @@ class Health:
         return self._counted(facts, outage.own, outage.job)
 
     def failed(self, facts: DeviceFacts, failed: Failed, job: Job) -> Quarantine | None:
-        """An answer that is a fault of the device itself, as `ended`. Other failures count for nothing."""
+        """Count an answer that is a fault of the device itself. Return the quarantine if this fault begins one. Other
+        failures are not counted."""
         return self._counted(facts, failed, job) if failed.kind in OWN_KINDS else None
 
     def pass_canary(self, facts: DeviceFacts) -> None:
@@ -76,7 +80,7 @@ class Health:
             self._book.pass_canary(facts.device_id)
 
     def _counted(self, facts: DeviceFacts, failed: Failed, job: Job) -> Quarantine | None:
-        # A fault that cannot be remembered must not end the sweep.
+        # A fault that cannot be stored must not end the sweep.
         with suppress(StoreError):
             return self._book.add_fault(facts.device_id, facts.name, failed.kind, failed.message, job.key)
         return None

@@ -20,7 +20,7 @@ class Outcomes:
         self._planned: dict[str, PlannedJob] = {job.key: planned_job(plan, job) for job in jobs}
 
     def of(self, job: Job) -> Complete | Failed | None:
-        """The outcome of a job; `None` while it is pending."""
+        """Return the outcome of a job; `None` while it is pending."""
         return self._journal.outcomes.ending(self._planned[job.key])
 
     def planned(self, job: Job) -> PlannedJob:
@@ -36,7 +36,7 @@ class Outcomes:
         return isinstance(self.of(job), Complete)
 
     def add_failure(self, job: Job, failed: Failed) -> AttemptFailed:
-        """Store a failed attempt."""
+        """Store a failed attempt, and return the event that reports it."""
         self._journal.attempts.add_failure(job.key, failed)
         final = failed.kind in FINAL_KINDS or len(self._journal.attempts.failures(job.key)) >= MAX_ATTEMPTS
         return AttemptFailed(job.name, failed, final=final)

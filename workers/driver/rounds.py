@@ -17,7 +17,8 @@ from workers.driver.scheduler import Steps
 
 
 class Rounds:
-    """The rounds of one device, whose blocks are timed and stored. A job that failed too often gets no more blocks."""
+    """The rounds of one device, whose blocks are timed and stored here. A job that failed too often gets no more
+    blocks."""
 
     def __init__(self, contact: Contact, drift: DriftWatch, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
@@ -30,7 +31,8 @@ class Rounds:
         self._given_up: set[str] = set()
 
     def run(self, timed: Sequence[Job], accuracies: int) -> Steps[None]:
-        """Run until all contests are decided. `accuracies`: number of following accuracy passes, for the progress."""
+        """Run rounds until all contests are decided. `accuracies`: the number of accuracy passes that follow, for the
+        progress."""
         contests = Contests(timed, self._context)
         yield from contests.begin()
         by_key = {job.key: job for job in timed if job.key not in contests.same}
@@ -55,13 +57,14 @@ class Rounds:
         full, spans = self._protocol.budget == "full", self._drift.spans
         while (keys := contests.active) or (full and self._drift.unchecked):
             if not keys:
-                # The next check would find a shift, and take blocks from jobs that need no other one. In a race a shift
-                # is a warning, and decides nothing.
+                # The next check would find a shift, and discard blocks of jobs that need no further block. In a race a
+                # shift is a warning, and decides nothing.
                 yield from self._drift.check()
-            # The variant that compares units is measured beside those that were assigned to this one.
+            # The variant by which units are compared is measured beside the variants that were assigned to this unit.
             links = {by_key[key].link for key in keys} & common.keys() - self._given_up
             total = self._progress.done + len((*keys, *links)) * max(1, self._protocol.rounds - complete) + accuracies
-            # Jobs that have their block stay in the order, which must not depend on where a run was interrupted.
+            # Jobs that already have their block stay in the order, which must not depend on where a run was
+            # interrupted.
             for key in shuffled_order([*keys, *links], round_, self._protocol.seed):
                 if self._contact.stopped():
                     return
@@ -90,7 +93,7 @@ class Rounds:
         yield from self._confirm(contests, by_key)
 
     def _decided_again(self, timed: Sequence[Job], by_key: Mapping[str, Job]) -> Steps[Contests]:
-        """Contests that are decided once more, by the blocks that count now."""
+        """Return new contests, decided by the blocks that count now."""
         contests = Contests(timed, self._context)
         for blocks in self._measured_before(by_key):
             yield from contests.take(blocks, self._drift.unchecked)
@@ -99,8 +102,8 @@ class Rounds:
         return contests
 
     def _confirm(self, contests: Contests, by_key: Mapping[str, Job]) -> Steps[None]:
-        """Measure the winners of races again, and the rivals that check batches. If the device shifted meanwhile, it is
-        not known of which speed these blocks are: the winners are measured once more."""
+        """Measure the winners of races again, and the rivals that check deciding batches. If the device shifted
+        meanwhile, it is unknown at which speed these blocks ran: the winners are measured once more."""
         while not self._contact.stopped():
             for key, confirmations in contests.winners.items():
                 existing = self._journal.attempts.block_marks(key).confirmations
@@ -115,7 +118,8 @@ class Rounds:
             yield from self._drift.check()
 
     def _after_race(self, job: Job, existing: int, blocks: int, *, checks: bool = False) -> Steps[None]:
-        """Measure the winner of a race again: the blocks that made it win flatter it. Or, with `checks`, its rival."""
+        """Measure the winner of a race again, because the blocks by which it won make it look too fast. With `checks`,
+        measure its rival."""
         purpose = "checked" if checks else "confirmed"
         for number in range(existing, blocks):
             if self._contact.stopped():
@@ -132,7 +136,8 @@ class Rounds:
             self._journal.outcomes.reopen(self._context.plan)
 
     def add(self, timed: Sequence[Job], more: Mapping[str, int]) -> Steps[None]:
-        """Measure `more` further rounds, by job key, of jobs that are measured already. They decide nothing."""
+        """Measure further rounds of jobs that are measured already: as many as `more` has, by job key. They decide
+        nothing."""
         keys = [job.key for job in timed]
         by_key = {job.key: job for job in timed}
         first = 1 + max((block.round for key in keys for block in self._journal.attempts.blocks(key)), default=-1)
@@ -146,8 +151,8 @@ class Rounds:
                 self._progress.done += 1
 
     def _measured_before(self, by_key: Mapping[str, Job]) -> list[list[Block]]:
-        """The earlier blocks, round by round in time order. Blocks that were added after a race belong to no round of
-        it."""
+        """Return the blocks of earlier runs, grouped by round in time order. Blocks that were added after a race belong
+        to no round of it."""
         races = self._protocol.budget == "race"
         blocks = [block for key, job in by_key.items() for block in self._journal.attempts.blocks(key, job.sentinel)]
         counted = [block for block in blocks if block.races or (block.added and not races)]
@@ -155,13 +160,13 @@ class Rounds:
         return [list(visit) for _, visit in groupby(blocks, key=lambda block: block.visit)]
 
     def _measured_now(self, jobs: Sequence[Job], round_: int) -> list[Block]:
-        """The blocks of one round of this run."""
+        """Return the blocks of one round of this run."""
         blocks = (block for job in jobs for block in self._journal.attempts.blocks(job.key, job.sentinel))
         return [block for block in blocks if block.round == round_ and block.session == self._context.session]
 
     def _first_round(self, keys: Sequence[str], common: Collection[str]) -> tuple[int, int]:
-        """The number of the next round, and the number of complete rounds. `common`: keys of jobs that are measured
-        beside `keys`, and have more rounds."""
+        """Return the number of the next round, and the number of complete rounds. `common`: the keys of jobs that are
+        measured beside `keys`, and have more rounds."""
         blocks = [self._journal.attempts.blocks(key) for key in keys]
         # Blocks that confirmed the winner of an earlier race belong to no round.
         complete = min((sum(block.races or block.added for block in of_job) for of_job in blocks), default=0)
@@ -172,12 +177,12 @@ class Rounds:
         return new, complete if common else new
 
     def _completes(self, common: Collection[str]) -> bool:
-        """Tell whether the round in which an earlier run ended goes on; otherwise the next one begins, with all blocks
-        of one session."""
+        """Tell whether the round in which an earlier run ended is continued; otherwise the next round begins, so that
+        all its blocks are of one session."""
         return self._protocol.budget == "full" and not common
 
     def _left_behind(self, contests: Contests, by_key: Mapping[str, Job], round_: int) -> Steps[None]:
-        """Take the block that an earlier run had asked for when that run died, if the block ended all the same. It is
+        """Store the block that an earlier run had requested when that run died, if the block ended all the same. It is
         the first block of this run."""
         for key in shuffled_order([*contests.active], round_, self._protocol.seed):
             if not any(block.round == round_ for block in self._journal.attempts.blocks(key)):

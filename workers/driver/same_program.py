@@ -1,4 +1,4 @@
-"""Builds of one device that are the same program: a race times one of them."""
+"""Builds of one device that are the same program: a race times only one of them."""
 
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -10,11 +10,11 @@ from workers.driver.context import RunContext
 
 
 def same_programs(timed: Sequence[Job], worth: Mapping[str, float], context: RunContext) -> dict[str, Settled]:
-    """The reasons why a race leaves out all jobs but one of each program, by job key. `timed`: jobs with
-    artifacts; `worth` as in `Race`.
+    """Return why a race leaves out all jobs but one of each program, by job key. `timed`: jobs with artifacts; `worth`
+    as in `Race`.
 
-    The job that is timed has the highest precedence; among equal ones it was measured before, then it has the smallest
-    file. A job that lost before keeps its reason.
+    The job that is timed has the highest precedence; among equal ones, a job that raced before comes first, then the
+    job with the smallest file. A job that lost before keeps its reason.
     """
     left_out: dict[str, Settled] = {}
     programs: dict[Hashable, list[Job]] = {}

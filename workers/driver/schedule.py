@@ -1,10 +1,10 @@
-"""The order of the builds: next is one for the device with the most expected work left. Pure: callers report what was
-done.
+"""The order of the builds: first a build for the device with the most expected work left. Pure: callers report the work
+that was done.
 
-No device measures before what it compares is built, so a sweep ends when, of all devices, the last of a device's builds
-and the work that follows it are done. To build for the longest work first is the best order there is for one builder
-(Jackson, 1955: the largest delivery time first), and close to it for several. How long the work takes is not known: it
-is learned from what was measured before, and while the sweep runs.
+No device measures before everything that it compares is built, so a sweep ends when the last device has done the work
+that follows its last build. To build for the longest remaining work first is optimal for one builder (Jackson, 1955:
+largest delivery time first), and close to optimal for several. How long the work takes is not known in advance: it is
+learned from earlier measurements, and while the sweep runs.
 """
 
 import math
@@ -19,24 +19,24 @@ Kind = Literal["block", "evaluation"]
 _Work = tuple[str, str, str]
 
 _PASSES = 3
-"""The passes of the fit; more change nothing that would change an order."""
+"""The number of passes of the fit; further passes change nothing that would change an order."""
 
 
 class Durations:
-    """Expected seconds of work by worker, item and kind: each worker has a speed, each item a size, and the guesses of
-    each kind are off by a factor."""
+    """The expected seconds of work, by worker, item of work and kind of work. In the model each worker has a speed,
+    each item a size, and the guesses for each kind are off by one factor."""
 
     def __init__(self) -> None:
         self._means: dict[_Work, tuple[int, float]] = {}
         self._logs: dict[_Work, float] = {}
-        """Logarithms of the mean seconds in proportion to the guesses."""
+        """The logarithms of (mean seconds / guessed seconds), by work."""
         self._parts: tuple[dict[str, float], ...] = ({}, {}, {})
-        """The parts that each worker, each item and each kind adds to the logarithms."""
+        """What each worker, each item and each kind adds to the logarithm."""
         self._is_fitted = True
 
     def learn(self, worker: str, item: str, kind: str, seconds: float, guess_s: float = 1.0, times: int = 1) -> None:
-        """The work took `seconds` on average, `times` times; `guess_s` was expected. Work that took no time teaches
-        nothing."""
+        """Learn that the work took `seconds` on average, `times` times; `guess_s` was expected. Work that took no time
+        is ignored."""
         if not (seconds > 0 and math.isfinite(seconds) and times > 0):
             return
         work = worker, item, kind
@@ -47,8 +47,8 @@ class Durations:
         self._is_fitted = False
 
     def expected(self, worker: str, item: str, kind: str, guess_s: float = 1.0) -> float:
-        """The expected seconds: the mean of this very work, else the guess, corrected by other work of this worker,
-        item and kind."""
+        """Return the expected seconds: the mean of exactly this work if it was done before, else the guess, corrected
+        by other work of this worker, item and kind."""
         if (worker, item, kind) in self._means:
             return self._means[worker, item, kind][1]
         self._fit()
@@ -58,7 +58,7 @@ class Durations:
         return guess_s * math.exp(log)
 
     def _fit(self) -> None:
-        """Fit the parts: each is the mean of what the others leave."""
+        """Fit the parts: each part is the mean of the residuals of the other parts."""
         if self._is_fitted:
             return
         parts: tuple[dict[str, float], ...] = ({}, {}, {})
@@ -79,12 +79,12 @@ class _Device:
     left_guess_s: float = 0.0
     took_s: float = 0.0
     guess_s: float = 0.0
-    """The seconds that were expected of the work which took `took_s`."""
+    """The seconds that were expected for the work that took `took_s`."""
 
 
 class Schedule:
-    """The work of the devices of one run, and the builds that they wait for. Any thread may ask. Seconds are expected
-    ones."""
+    """The remaining work of the devices of one run, and the builds that they wait for. Any thread may call it. All
+    seconds are expected ones."""
 
     def __init__(self) -> None:
         self._durations = Durations()
@@ -96,7 +96,8 @@ class Schedule:
         self._lock = threading.RLock()
 
     def expect(self, device: str, artifact: str, kind: Kind, times: int = 1, guess_s: float = 1.0) -> None:
-        """The device will do this with an artifact so many times. `guess_s`: what once takes, if nothing is known."""
+        """Expect `times` blocks or evaluations of an artifact on the device. `guess_s`: the seconds of one of them, if
+        nothing is known."""
         with self._lock:
             state = self._devices.setdefault(device, _Device())
             state.left[kind, artifact] += times
@@ -105,17 +106,17 @@ class Schedule:
             self._remaining_s.clear()
 
     def wait(self, device: str, artifact: str) -> None:
-        """The device waits for a build."""
+        """Note that the device waits for a build."""
         with self._lock:
             self._devices.setdefault(device, _Device()).waits_for.add(artifact)
 
     def want(self, artifact: str) -> None:
-        """The artifact is built last, although no device that measures beside the builds waits for it."""
+        """Build the artifact last, although no device that measures beside the builds waits for it."""
         with self._lock:
             self._anyway.add(artifact)
 
     def learn(self, device: str, artifact: str, kind: Kind, seconds: float, guess_s: float, times: int = 1) -> None:
-        """The work took `seconds` before this run."""
+        """Learn that the work took `seconds` before this run."""
         with self._lock:
             self._durations.learn(device, artifact, kind, seconds, guess_s, times)
             self._remaining_s.clear()
@@ -124,7 +125,7 @@ class Schedule:
             state.guess_s += times * guess_s
 
     def done(self, device: str, artifact: str, kind: Kind, seconds: float) -> None:
-        """The device did it once."""
+        """Note that the device did this work once, in `seconds`."""
         with self._lock:
             guess_s = self._guesses_s.get((kind, artifact), 1.0)
             self.learn(device, artifact, kind, seconds, guess_s)
@@ -134,25 +135,27 @@ class Schedule:
                 state.left_guess_s -= guess_s
 
     def built(self, artifact: str, like: str, seconds: float) -> None:
-        """The artifact is there, after `seconds`. `like`: a word for builds that take about as long."""
+        """Note that the artifact was built in `seconds`. `like`: a text that is equal for builds that take about
+        equally long."""
         with self._lock:
             self._builds.learn("", like, "", seconds)
             self.gone(artifact)
 
     def gone(self, artifact: str) -> None:
-        """Nobody waits for the artifact any more: its build has failed, or is not made in this run."""
+        """Note that no device waits for the artifact any more: it is built, its build failed, or it is not built in
+        this run."""
         with self._lock:
             self._anyway.discard(artifact)
             for state in self._devices.values():
                 state.waits_for.discard(artifact)
 
     def leave(self, device: str) -> None:
-        """The device does nothing more in this run: builds that only it waits for are not made."""
+        """Note that the device does nothing more in this run: builds that only this device waits for are not built."""
         with self._lock:
             self._devices.pop(device, None)
 
     def remaining_s(self, device: str) -> float:
-        """The work that is left for the device."""
+        """Return the seconds of work that are left for the device."""
         with self._lock:
             if device not in self._remaining_s:
                 left = self._devices[device].left if device in self._devices else Counter[tuple[Kind, str]]()
@@ -164,7 +167,8 @@ class Schedule:
             return self._remaining_s[device]
 
     def about_s(self, device: str) -> float:
-        """The work that is left for the device, by its own pace alone: as good as free, however much is known."""
+        """Return the seconds of work that are left for the device, estimated from the device's own pace alone. This
+        costs next to nothing, however much is known."""
         with self._lock:
             state = self._devices.get(device)
             if state is None:
@@ -174,11 +178,12 @@ class Schedule:
             )
 
     def rank(self, artifact: str) -> tuple[float, ...] | None:
-        """The urgency of an artifact's build, as `workers.executors.build_queue.Rank`.
+        """Return the urgency of an artifact's build, as a `workers.executors.build_queue.Rank`; `None`: it is not
+        built.
 
-        First comes the most work left on a device that waits for the artifact. Of
-        equal ones, how many devices wait for it, so that each has an artifact early; then how few builds one of them
-        still waits for, so that one can begin.
+        First comes the seconds of work left on the device that has the most of it, among those that wait for the
+        artifact. Among equal ones, the number of devices that wait for it, so that each has an artifact early; then the
+        fewest builds that one of these devices still waits for, so that one device can begin.
         """
         with self._lock:
             waiting = [device for device, state in self._devices.items() if artifact in state.waits_for]
@@ -189,7 +194,7 @@ class Schedule:
             return 1.0 + most, float(len(waiting)), -float(fewest)
 
     def build_s(self, like: str) -> float:
-        """The expected seconds of such a build; `like` as of `built`."""
+        """Return the expected seconds of a build; `like` as in `built`."""
         with self._lock:
             return self._builds.expected("", like, "")
 

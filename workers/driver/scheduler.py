@@ -1,4 +1,4 @@
-"""The scheduler of builds and several devices in parallel: their slow work is done in threads, everything else in the
+"""The scheduler that runs builds and several devices in parallel: slow work is done in threads, everything else in the
 caller's thread."""
 
 import threading
@@ -14,26 +14,28 @@ Returned = TypeVar("Returned")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Work for a device, yielded between events. Its result is sent into the generator, its exception is thrown in."""
+    """Slow work, which a run yields between its events. The result is sent into the run's generator, an exception is
+    thrown into it."""
 
     call: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """Yielded by a run that has nothing to do until `holds()`, which other runs bring about. If no other run has work
-    under way, it goes on all the same."""
+    """A wait, which a run yields that has nothing to do until `holds()` is true. Other runs make it true. If no other
+    run has work in progress, the run is continued all the same."""
 
     holds: Callable[[], bool]
 
 
 Steps = Generator[Event | Ask | Until, Any, Returned]
-"""A generator of one device's events, `Ask`s and `Until`s; `Returned` is its return value."""
+"""The generator of one run: yields the events, `Ask`s and `Until`s of a device or of the builds; `Returned` is its
+return value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The result of an `Ask`, with which the run goes on."""
+    """The result of an `Ask`, with which its run continues."""
 
     run: Steps[None]
     value: object = None
@@ -41,7 +43,7 @@ class Answered:
 
 
 class Hands(Protocol):
-    """Workers that do the work of `Ask`s."""
+    """The workers that do the work of `Ask`s."""
 
     def start(self, run: Steps[None], ask: Ask) -> None: ...
 
@@ -64,7 +66,8 @@ class Threads:
 
 
 def side_by_side(runs: Sequence[Steps[None]], hands: Hands | None = None) -> Iterator[Event]:
-    """The events of all runs as they occur. Only one run executes its own code at a time, so runs may share a journal.
+    """Yield the events of all runs as they occur. Only one run executes its own code at a time, so runs may share a
+    journal.
 
     A single run does its work in the caller's thread, so that Ctrl-C can interrupt it, unless `hands` are given.
     """
@@ -99,7 +102,7 @@ def _alone(run: Steps[None]) -> Iterator[Event]:
 
 
 def _next_step(run: Steps[None], answered: Answered) -> Generator[Event, None, Ask | Until | None]:
-    """The next piece of work of a run; `None`: the run has ended."""
+    """Yield a run's events up to its next `Ask` or `Until`, and return that; `None`: the run has ended."""
     try:
         step = run.throw(answered.error) if answered.error else run.send(answered.value)
         while not isinstance(step, Ask | Until):
@@ -111,7 +114,7 @@ def _next_step(run: Steps[None], answered: Answered) -> Generator[Event, None, A
 
 
 def answer(run: Steps[None], ask: Ask) -> Answered:
-    """Do the work of an `Ask`."""
+    """Do the work of an `Ask`, and return its result or its exception."""
     try:
         return Answered(run, value=ask.call())
     except BaseException as error:  # noqa: BLE001  # thrown where it was asked for; unanswered, it would be waited for

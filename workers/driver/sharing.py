@@ -1,7 +1,8 @@
-"""Units that share work: they are compared, and variants are assigned to them.
+"""Units that share work: compares the units, and assigns variants to them.
 
-First every unit measures the common variant. Then the units are compared, and the other variants are assigned to those
-that are alike. Both are recorded before anything is measured by them, so that a later run goes on with them.
+First every unit measures the common variant. Then the units are compared, and the other variants are assigned to the
+units that are alike. Both decisions are recorded before anything is measured by them, so that a later run continues
+with them.
 """
 
 from collections.abc import Iterator
@@ -24,11 +25,11 @@ from workers.driver.schedule import Durations
 
 
 class Sharing:
-    """The shared work of one plan. `plan` is what is measured next; without units that share, that is the whole
+    """The shared work of one plan. `plan` has the jobs to measure next; without units that share, that is the whole
     plan."""
 
     def __init__(self, whole: Plan, journal: Journal | None, *, record: bool = True) -> None:
-        """A share of one plan; with `record` the journal keeps what is decided. `journal`: `None` if the workspace has
+        """Share one plan; with `record` the decisions are stored in the journal. `journal`: `None` if the workspace has
         none yet."""
         self._whole = whole
         self._journal = journal
@@ -49,10 +50,11 @@ class Sharing:
         return shared_plan(self._whole, self._pools, links, self._places, self._excluded)
 
     def advance(self, *, wait: bool) -> bool:
-        """Compare the units by the blocks of the common variant, and assign the variants that are left. Returns whether
+        """Compare the units by the blocks of the common variant, and assign the variants that are left. Return whether
         the plan has changed.
 
-        `wait`: as long as a unit has not measured the common variant, nothing is assigned; otherwise it gets nothing.
+        `wait`: assign nothing while a unit has not measured the common variant yet; without it, such a unit gets no
+        variants.
         """
         before = dict(self._places), dict(self._excluded)
         self._learn()
@@ -68,7 +70,7 @@ class Sharing:
         return before != (self._places, self._excluded)
 
     def propose(self) -> None:
-        """Assign the variants that are left as if all units were alike: for a look at the plan."""
+        """Assign the variants that are left as if all units were alike, for a preview of the plan."""
         self._learn()
         busy_s = self._busy_s()
         for pool in self._pools:
@@ -77,16 +79,16 @@ class Sharing:
 
     @property
     def waiting(self) -> int:
-        """The number of variants that are not assigned: no unit could be compared."""
+        """Return the number of variants that are not assigned, because no unit could be compared."""
         return sum(len(self._left(pool)) for pool in self._pools)
 
     def lines(self) -> Iterator[str]:
-        """Sentences for people: the shared variants, and the units that are left out."""
+        """Yield sentences for people: the shared variants, and the units that are left out."""
         names = {facts.device_id: facts.name for facts in self._whole.devices}
         for pool in self._pools:
             jobs = self._common(pool)
             first = next(iter(jobs.values()))
-            common = first.name.removesuffix(f" · {names[first.device_id]}")  # the name of the job without its unit
+            common = first.name.removesuffix(f" · {names[first.device_id]}")  # the job's name without its unit
             left = len(self._left(pool))
             yield (
                 f"{len(jobs)} units share {len(pool.variants)} variants of {first.model}; all measure {common}"
@@ -106,7 +108,7 @@ class Sharing:
                     yield f"{names[unit]} gets no variant: {job.name} {why}{advice}"
 
     def _choose_common(self, pool: Pool) -> None:
-        """Choose the variant that was common before, else the first one, but none that failed on every unit."""
+        """Choose the variant that was the common one before, else the first one, but none that failed on every unit."""
         before = [key for key in pool.common if self._places.get(key) == EVERY_UNIT]
         usable = [
             key
@@ -121,7 +123,7 @@ class Sharing:
         self._assign({chosen: EVERY_UNIT})
 
     def _common(self, pool: Pool) -> dict[str, Job]:
-        """The jobs of the common variant, by unit."""
+        """Return the jobs of the common variant, by unit."""
         [key] = [key for key in pool.common if self._places.get(key) == EVERY_UNIT]
         return dict(pool.variants[key])
 
@@ -131,7 +133,8 @@ class Sharing:
             self._set_apart(jobs[unit], _words(ratio, jobs[unit]))
 
     def _compared(self, jobs: dict[str, Job]) -> dict[str, list[float]]:
-        """Medians of the blocks (ns), by unit, of the units that are in the pool and can be compared by these jobs."""
+        """Return the medians of the blocks (ns), by unit, for the units that are in the pool and can be compared by
+        these jobs."""
         return {
             unit: self._medians(job)
             for unit, job in jobs.items()
@@ -143,10 +146,10 @@ class Sharing:
         return isinstance(ending, Complete) and len(self._medians(link)) > 1
 
     def _left(self, pool: Pool) -> list[str]:
-        """The variants whose unit is not known, or is not in the pool."""
+        """Return the variants that are not assigned, or whose unit is not in the pool any more."""
         common = self._common(pool)
         units = {unit for unit, job in common.items() if job.key not in self._excluded}
-        # A variant that was common before, as long as all units could measure it, is like any other.
+        # A variant that was the common one before, as long as all units could measure it, is treated like any other.
         return [
             key
             for key, jobs in pool.variants.items()
@@ -162,7 +165,7 @@ class Sharing:
         return None if self._journal is None else self._journal.outcomes.ending(planned_job(self._whole, job))
 
     def _busy_s(self) -> dict[str, float]:
-        """The seconds of the assigned work, by unit."""
+        """Return the seconds of the assigned work, by unit."""
         seconds = {facts.device_id: 0.0 for facts in self._whole.devices}
         for pool in self._pools:
             for key, jobs in pool.variants.items():
@@ -172,7 +175,8 @@ class Sharing:
         return seconds
 
     def _seconds(self, job: Job) -> float:
-        """The expected seconds of all measurements of a job, by its unit's and its artifact's earlier blocks."""
+        """Return the expected seconds of all measurements of a job, from earlier blocks of its unit and its
+        artifact."""
         expected = partial(self._durations.expected, job.device_id, job.build_key)
         evaluation_s = expected("evaluation", evaluation_seconds(self._whole, job))
         if job.emulated:
@@ -181,7 +185,7 @@ class Sharing:
         return evaluation_s + protocol.rounds * expected("block", block_seconds(self._whole, protocol, job))
 
     def _learn(self) -> None:
-        """Learn the times of the blocks of all variants that have a unit: nothing else was measured."""
+        """Learn the times of the blocks of all variants that have a unit: no other variant was measured."""
         self._durations = Durations()
         if self._journal is None:
             return
@@ -204,7 +208,7 @@ class Sharing:
 
 
 def with_links(plan: Plan, more: dict[str, int]) -> dict[str, int]:
-    """Rounds to add, by job key, with as many of the common variant on the same unit."""
+    """Return the rounds to add, by job key, with equally many of the common variant on the same unit."""
     links: dict[str, int] = {}
     for job in plan.jobs:
         if job.key in more and job.link:

@@ -1,5 +1,5 @@
-"""The driver, which takes a plan to its end: models, builds, rounds, accuracy. A generator of events, independent of
-the terminal.
+"""The driver, which runs a plan to its end: models, builds, rounds, accuracy. A generator of events, independent of the
+terminal.
 
 Everything is in the journal before its event is yielded, so the driver may be killed at any time and started again.
 """
@@ -56,9 +56,9 @@ class Driver:
         batches_decide: Mapping[str, float] = _NONE,
         book: QuarantineBook | None = None,
     ) -> None:
-        """A run of one plan. `more`: only measure this many further rounds of these jobs (by key), which are measured
-        already. `batches_decide`: as of a `RunContext`. `book`: of devices that are to be left alone, if not this
-        user's."""
+        """Prepare a run of one plan. `more`: only measure this many further rounds of these jobs (by key), which are
+        measured already. `batches_decide`: as in `RunContext`. `book`: the quarantine book, by default that of this
+        user."""
         self._plan = plan
         self._journal = journal
         self._outcomes = Outcomes(journal, plan)
@@ -78,7 +78,7 @@ class Driver:
             journal=journal,
             outcomes=self._outcomes,
             prepared=self._prepared,
-            # The session is a new one also where two runs start in one second, or the clock was set back.
+            # The session number is a new one even if two runs start in one second, or the clock was set back.
             session=max(int(time.time()), earlier + 1),
             earlier=earlier,
             publish=self._publish,
@@ -90,8 +90,9 @@ class Driver:
         )
 
     def run(self) -> Iterator[Event]:
-        """Run the plan. If a model or its data cannot be used, only its own jobs fail."""
-        delete_abandoned()  # files of a driver that was killed, and of its builders
+        """Run the plan, and yield its events. If a model or its data cannot be used, only the jobs of that model
+        fail."""
+        delete_abandoned()  # the files of killed drivers and of their builders
         self._journal.save_plan(self._plan)
         if (
             not self._context.more
@@ -106,7 +107,7 @@ class Driver:
         yield from away_events
         reachable = {facts.device_id for facts in lanes}
         pending = [job for job in pending if job.device_id in reachable]
-        # A measured build whose file is gone or damaged is built again, so that it can be exported.
+        # A build that was measured and whose file is missing or damaged is built again, so that it can be exported.
         timed = {job.device_id for job in pending if not job.emulated}
         lost = [
             job
@@ -137,8 +138,9 @@ class Driver:
     def _measure(
         self, lanes: Mapping[DeviceFacts, DeviceLane], pending: Sequence[Job], needed: Sequence[Job]
     ) -> Iterator[Event]:
-        """Build, and measure beside the builds. `needed`: the jobs whose artifacts must be there before a device
-        compares anything. The local device comes last: builds, and the hosts of the others, load this machine too."""
+        """Build, and measure meanwhile. `needed`: the jobs whose artifacts must exist before a device compares
+        anything. The local device is measured last: builds, and the hosts of the other devices, load this machine
+        too."""
         jobs, fields = _by_device(pending), _by_device(needed)
 
         def run(facts: DeviceFacts) -> Steps[None]:
@@ -162,8 +164,8 @@ class Driver:
         yield from merge_host_events(side_by_side(runs))
 
     def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
-        """The lanes of devices with pending jobs, and the devices that no host has now, or that a person quarantined:
-        their jobs wait."""
+        """Return the lanes of the devices with pending jobs, and an `Away` for each device that no host has now or that
+        a person quarantined: the jobs of these devices wait."""
         lanes: dict[DeviceFacts, DeviceLane] = {}
         away_events: list[Away] = []
         by_device = _by_device(pending)

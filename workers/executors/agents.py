@@ -1,6 +1,6 @@
-"""A watcher that ends the processes of a Ray node with a driver that was killed: Ray's agents would first look for
-their head, which was killed with it, for a minute. Ray itself ends a driver, without a word, that uses a raylet which
-has just ended.
+"""A watcher that ends the agents of a Ray node if the driver is killed: by themselves they would look for their head,
+which was killed with the driver, for a minute. It also reports a vital part of Ray that has ended: Ray itself ends a
+driver without a message if the driver uses a raylet that has just ended.
 
     python -P -m workers.executors.agents DRIVER PART,PART AGENT ...
 """
@@ -24,8 +24,8 @@ _VITAL = frozenset({"gcs_server", "raylet"})
 
 
 def vital_parts() -> dict[int, str]:
-    """Names, by process id, of the parts that no run of this process can go on without, as far as it has started
-    them."""
+    """Return the names, by process id, of the parts of Ray that this process has started and that no run can continue
+    without."""
     parts = {}
     for child in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):  # the child has ended meanwhile
@@ -35,7 +35,7 @@ def vital_parts() -> dict[int, str]:
 
 
 def loss_of(parts: Iterable[str]) -> ClusterError:
-    """The error of a run that has lost vital parts, by the names of these."""
+    """Return the error of a run that has lost vital parts of Ray, given their names."""
     return ClusterError(
         f"Ray has ended in the middle of the run: its part {' and '.join(sorted(parts))} is gone",
         "run the same command again: it goes on where this one ended; if it happens again, see whether memory was "
@@ -44,8 +44,8 @@ def loss_of(parts: Iterable[str]) -> ClusterError:
 
 
 def end_with_driver() -> "subprocess.Popen[bytes]":
-    """Start the process that ends Ray's agents if this driver, which has just started Ray, is killed. Returns that
-    process, for the driver to end."""
+    """Start the process that ends Ray's agents if this driver, which has just started Ray, is killed. Return that
+    process; the driver ends it."""
     parts, agents = vital_parts(), []
     for part in parts:
         with suppress(psutil.NoSuchProcess):  # the part has ended meanwhile
@@ -55,12 +55,13 @@ def end_with_driver() -> "subprocess.Popen[bytes]":
 
 
 def ray_processes() -> set[psutil.Process]:
-    """The processes of Ray that this process has started."""
+    """Return the processes of Ray that this process has started."""
     return _of_ray(psutil.Process().children(recursive=True), lambda _: True)
 
 
 def marked_processes(name: str, value: str) -> set[psutil.Process]:
-    """The processes of Ray that have this in their environment, also where the process that started them has ended."""
+    """Return the processes of Ray that have this variable with this value in their environment, even if the process
+    that started them has ended."""
     return _of_ray(psutil.process_iter(), lambda process: process.environ().get(name) == value)
 
 
@@ -79,8 +80,8 @@ def _of_ray(processes: Iterable[psutil.Process], holds: Callable[[psutil.Process
 
 
 def end_all(processes: Iterable[psutil.Process]) -> None:
-    """End the processes that are left of a start of Ray that failed, or of a Ray that has lost a part: they would
-    compete with measurements."""
+    """End processes that remain after a failed start of Ray, or of a Ray that has lost a part: they would compete with
+    measurements."""
     for process in processes:
         with suppress(psutil.Error):
             process.kill()
@@ -99,7 +100,7 @@ def main() -> None:
             with suppress(psutil.NoSuchProcess):  # the number may be another process's by now
                 process.kill()
         if lost:
-            # The driver, which would have ended this process first, cannot say so any more.
+            # The driver would have ended this process first; it cannot report the error any more.
             error = loss_of(lost)
             sys.stderr.write(f"\nedgesweep: {error.message}\n  next: {error.next_step}\n")
 
@@ -110,7 +111,8 @@ def main() -> None:
 
 
 def _lost_first(driver: int, parts: Iterable[int]) -> list[str]:
-    """The name of the part that ends before the driver does, which may be never."""
+    """Wait until the driver or a part ends. Return the names of the parts that ended if the driver still runs; the wait
+    may last forever."""
     if sys.platform != "linux":
         return []
     with ExitStack() as opened:

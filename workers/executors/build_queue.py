@@ -1,4 +1,4 @@
-"""Queue of the builds that are left, in their order. The executors take from it as their builders become free."""
+"""The queue of the builds that are left, in their order. Builders take the next build when they are free."""
 
 import threading
 from collections.abc import Callable, Collection, Iterable
@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection, Iterable
 from workers.executors.interface import BuildRequest
 
 Rank = Callable[[BuildRequest], tuple[float, ...] | None]
-"""The urgency of a build: a higher one is built first. `None`: the build is not made in this run."""
+"""A function that returns the urgency of a build: a higher one is built first. `None`: the build is left out of this
+run."""
 
 
 class BuildQueue:
-    """Build requests that wait. Several threads may use the queue; the order is determined anew for each build."""
+    """The build requests that wait. Several threads may use the queue; the order is determined anew for each build."""
 
     def __init__(
         self,
@@ -18,14 +19,14 @@ class BuildQueue:
         rank: Rank = lambda _: (),
         seconds: Callable[[BuildRequest], float] = lambda _: 1.0,
     ) -> None:
-        """A queue of these requests. Without `rank` all are equally urgent. `seconds`: how long a build is expected to
-        take."""
+        """Create a queue of these requests. Without `rank` all are equally urgent. `seconds` returns how long a build
+        is expected to take."""
         self._waiting = list(requests)
         self._rank = rank
         self._seconds = seconds
         self._lock = threading.RLock()
         self._families: dict[object, tuple[object, ...]] = {}
-        """The family that each builder built last."""
+        """The family of the last build of each builder."""
 
     @classmethod
     def of(cls, requests: "Iterable[BuildRequest] | BuildQueue") -> "BuildQueue":
@@ -34,10 +35,11 @@ class BuildQueue:
     def take(
         self, family: tuple[object, ...] | None = None, taken_families: Collection[tuple[object, ...] | None] = ()
     ) -> BuildRequest | None:
-        """The next request, for a builder that last built one of `family`; `None` if there is none.
+        """Return the next request, for a builder that last built one of `family`; `None` if there is none.
 
-        Among the most urgent requests, it is one of the same family; else of the family without a builder that takes
-        longest; else of the family that takes longest. `taken_families`: those of the other builders.
+        The choice is among the most urgent requests: first one of the same family; else one of the family that takes
+        longest of those that no other builder works on; else one of the family that takes longest. `taken_families`:
+        the families of the other builders.
         """
         with self._lock:
             urgent = self._most_urgent()
@@ -54,8 +56,8 @@ class BuildQueue:
             return chosen
 
     def take_for(self, builder: object) -> BuildRequest | None:
-        """The next request for one of several builders, as of `take`: each builder has families of its own as far as
-        there are some."""
+        """Return the next request for one of several builders, as `take` does. Each builder gets families that no other
+        builder works on, as long as there are such."""
         with self._lock:
             other_families = [family for owner, family in self._families.items() if owner is not builder]
             request = self.take(self._families.get(builder), other_families)
@@ -64,13 +66,13 @@ class BuildQueue:
             return request
 
     def __bool__(self) -> bool:
-        """Tell whether anything is left to take."""
+        """Tell whether a request is left that is built in this run."""
         with self._lock:
             return any(self._rank(request) is not None for request in self._waiting)
 
     @property
     def left_out(self) -> int:
-        """The number of requests that wait and are not built in this run."""
+        """Return the number of waiting requests that are not built in this run."""
         with self._lock:
             return sum(self._rank(request) is None for request in self._waiting)
 

@@ -1,10 +1,11 @@
-"""The process of `workers.executors.process_builder` that builds one artifact after the other.
+"""The process of `workers.executors.process_builder` that builds one artifact at a time.
 
     python -P -m workers.executors.builder DESCRIPTOR ROOT
 
-DESCRIPTOR is the builder's end of a pipe to the process that asks, whose `sys.path` comes first, then a build's key,
-variant, inputs, and the file for the outcome; when that is there, the file's stem goes back. ROOT has the artifacts.
-The builder leads a process group, and ends with the pipe.
+DESCRIPTOR is this process's end of a pipe to the process that requests builds. The requesting process first sends its
+`sys.path`, then for each build the key, the variant, the inputs, and the path of the file for the outcome. When that
+file is there, its stem is sent back. ROOT is the folder of the artifacts. The builder leads a process group, and ends
+with the pipe.
 """
 
 import os
@@ -21,7 +22,8 @@ from workers.artifacts import failure_of_build
 from workers.executors.process_builder import UNANSWERED, write_answer
 
 _ORPHAN_END_S = 1.0
-"""The time to end by itself where the driver is gone. Unfinished files stay then, until another builder starts."""
+"""The time that this process has to end by itself after the driver is gone. Unfinished files then stay until another
+builder starts."""
 
 
 def build_forever(connection: Connection, root: Path) -> None:
@@ -47,7 +49,7 @@ def build_forever(connection: Connection, root: Path) -> None:
 
 
 def _leave_soon() -> None:
-    """The driver was killed: leave, with time to remove unfinished files."""
+    """Leave after the driver was killed, with time to remove unfinished files."""
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_ORPHAN_END_S)
 

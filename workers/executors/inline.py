@@ -32,7 +32,7 @@ class InlineExecutor:
         return lane
 
     def close(self) -> None:
-        """Kill a running build. A caller that wants its result waits in `build`."""
+        """Kill a running build. A caller that wants its result waits in `build` instead."""
         for lane in self._lanes:
             lane.close()
         self._end_builder()

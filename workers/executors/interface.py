@@ -17,7 +17,7 @@ CRASHED_BUILD = Failed(stage="build", kind="crashed", message="the process that 
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """A request for one artifact."""
+    """The request to build one artifact."""
 
     build_key: str
     variant: Variant
@@ -25,7 +25,7 @@ class BuildRequest:
 
     @property
     def family(self) -> tuple[object, ...]:
-        """The family of a build: builds of one family have their long stages in common, and one process makes them
+        """Return the family of a build: builds of one family share their long stages, so one process builds them
         all."""
         variant = self.variant
         numbers = (
@@ -49,33 +49,32 @@ class DeviceLane(Protocol):
     """One device, on any host. It handles one request at a time."""
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """Handle one of `workers.measure.timed_block`. Every error is returned as a value."""
+        """Handle one request (see `workers.measure.device_runner.Request`). Every error is returned as a value."""
         ...
 
     def rest(self, seconds: float) -> None:
-        """Do not use the device for this time, on its own clock."""
+        """Leave the device unused for this time, by its own clock."""
         ...
 
     def close(self) -> None:
-        """Remove files that need not stay on the device. The call comes after the last measurement, and may come
-        again."""
+        """Remove files that need not stay on the device. Called after the last measurement, and possibly again."""
         ...
 
 
 class Executor(Protocol):
-    """An executor, which runs builds in parallel, and provides a lane for each device."""
+    """An executor runs builds in parallel, and provides a lane for each device."""
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        """The starts and outcomes of builds as they occur. After `stop()` nothing new is started; running builds are
-        finished.
+        """Yield the starts and outcomes of builds as they occur. After `stop()` returns true no build is started;
+        running builds are finished.
 
-        From a `BuildQueue` each builder takes when it is free. Another thread may iterate over this, and then calls
-        `stop`.
+        If `requests` is a `BuildQueue`, each builder takes the next request when it is free. Another thread may iterate
+        over the result; `stop` is then called in that thread.
         """
         ...
 
     def lane(self, facts: DeviceFacts) -> DeviceLane: ...
 
     def close(self) -> None:
-        """End at once, also running builds, and close the lanes."""
+        """End at once, including running builds, and close the lanes."""
         ...

@@ -1,4 +1,4 @@
-"""One measuring device, attached at its first use; after a failure, attaching is tried again."""
+"""The lane of one device, which attaches the device at its first use, and again after a failure."""
 
 import time
 from dataclasses import fields
@@ -14,7 +14,7 @@ from workers.measure.device_runner import AnswerT, DeviceRunner, Request, failed
 
 
 class Lane:
-    """A `workers.executors.interface.DeviceLane` on this host. One call at a time."""
+    """A `workers.executors.interface.DeviceLane` for a device of this host. It handles one call at a time."""
 
     def __init__(self, expected: DeviceFacts, folder: Path) -> None:
         self._expected = expected
@@ -51,7 +51,7 @@ class Lane:
 
     def rest(self, seconds: float) -> None:
         if self._device_runner is None:
-            # A device that cannot be attached has no clock of its own.
+            # A device that cannot be attached has no clock that could be used.
             time.sleep(seconds)
         else:
             self._device_runner.rest(seconds)
@@ -62,8 +62,8 @@ class Lane:
             self._device_runner = None
 
     def _let_go(self) -> None:
-        """Release the device without a word to it, since it does not answer, but for a program that still runs
-        there."""
+        """Release the device. Since the device does not answer, nothing is sent to it, except to end a program that
+        still runs there."""
         if self._device_runner is not None:
             self._device_runner.device.release()
             self._device_runner = None
@@ -83,7 +83,7 @@ class Lane:
                 f"device:{expected.device_id} only to the host of that device",
             )
         try:
-            # Orphans are ended only now, where the phone is about to be measured: listing and planning end nothing.
+            # Orphans are ended only now, when the phone is about to be measured: listing and planning end nothing.
             attached.device.end_orphans()
             # Lanes of one host run in parallel. The id is text from the device, so it is not used as a folder's name.
             scratch = self._folder / "lanes" / canonical_key({"device": expected.device_id})[:16]
@@ -95,7 +95,7 @@ class Lane:
 
 
 def failed_by(stage: Stage, error: Exception) -> Failed:
-    """The failure of one attempt, from any error on the way to a device and back."""
+    """Return the failure of one attempt for any error that occurred between driver and device."""
     match error:
         case DeviceError():
             return failed(stage, error)

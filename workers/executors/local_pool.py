@@ -1,4 +1,4 @@
-"""Builds in several processes of this machine at once, without Ray."""
+"""Runs builds in several processes of this machine at once, without Ray."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -15,14 +15,14 @@ from workers.executors.interface import BuildRequest, Builds, Stop
 _Outcome = tuple[BuildRequest, PackedArtifact | Failed | None]
 
 BUILDERS = max(1, (os.cpu_count() or 1) // 2)
-"""The number of builders: a build uses more than one CPU now and then, and this machine also drives."""
+"""The number of builders: a build sometimes uses more than one CPU, and the driver runs on this machine too."""
 _LOOK_S = 0.5
 
 
 def build_with(builders: Sequence[InlineExecutor], requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-    """Build as `workers.executors.interface.Executor.build` says, with each of these builders in a thread of its own.
+    """Build as `workers.executors.interface.Executor.build` says, with each of these builders in a separate thread.
 
-    A builder goes on once its outcome was taken, because the caller looks then whether the run is to stop.
+    A builder continues once its outcome was consumed, because the caller then checks whether the run is to stop.
     """
     queue = BuildQueue.of(requests)
     outcomes: SimpleQueue[tuple[_Outcome, Event] | BaseException | None] = SimpleQueue()

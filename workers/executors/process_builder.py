@@ -1,7 +1,8 @@
-"""The builder whose builds run in a process of its own, which is ended with all that a model's code has started.
+"""The builder that runs builds in a separate process, and ends that process with everything that a model's code has
+started.
 
-A model's code runs in that process: it may crash, hang, fork, or write wherever it can. So the answer is a file, which
-is parsed, and a word on a pipe says only that the file is there.
+A model's code runs in that process: it may crash, hang, fork, or write anywhere it can. So the answer is a file, which
+is parsed; the pipe carries back only the file's name, which says that the file is there.
 """
 
 import json
@@ -32,24 +33,26 @@ from workers.forks.contained import GRACE_S, contained
 from workers.models.package import BuildInputs
 
 DEADLINE_S = 7200.0
-"""The longest time of a build."""
+"""The longest time that a build may take."""
 IDLE_S = 300.0
-"""A build that has used no CPU time for so long waits for something that will not come."""
+"""A build that has used no CPU time for this long waits for something that will not come."""
 _LEAST_CPU_S = 0.5
 _LOOK_S = 5.0
 _END_S = GRACE_S + 30.0
 _ANSWER_BYTES = 2**20
 _MESSAGE_CHARACTERS = 20_000
 UNANSWERED = 75
-"""Exit code of a process that could not write its answer, as `EX_TEMPFAIL` of sysexits.h."""
+"""The exit code of a process that could not write its answer: `EX_TEMPFAIL` of sysexits.h."""
 _ENDLESS_STEP = "look for a wait or an endless loop in the model's code, or build it while the computer is less busy"
 
 
 class Builder:
-    """A builder of one artifact after the other, in one process as long as that lives and the toolchain is the same."""
+    """A builder of one artifact at a time. All builds run in one process as long as that process lives and the
+    toolchain stays the same."""
 
     def __init__(self, root: Path) -> None:
-        """A builder whose artifacts are in the folder `root`."""
+        """Create a builder, whose process starts with the first build. The artifacts are stored in the folder
+        `root`."""
         self._root = root
         self._process: _BuilderProcess | None = None
 
@@ -61,7 +64,7 @@ class Builder:
             self.close()
             return Failed(stage="build", kind="os_error", message=f"no process can be started: {error}")
         except BaseException:
-            # Ctrl-C: the answer that is still to come would be taken for the next request's.
+            # Ctrl-C: the answer that is still to come would be read as that of the next request.
             self.close()
             raise
         if outcome is None:
@@ -72,13 +75,14 @@ class Builder:
         return outcome
 
     def close(self) -> None:
-        """Kill a running build, and end the process. Another thread may be building."""
+        """Kill a running build, and end the process. May be called while another thread builds."""
         process, self._process = self._process, None
         if process is not None:
             process.close()
 
     def _process_of(self, toolchain: str) -> "_BuilderProcess":
-        """A process has one toolchain: what it has imported stays."""
+        """Return the process for this toolchain. A process has only one toolchain: modules that it has imported stay
+        imported."""
         process = self._process
         if process is None or process.toolchain != toolchain:
             self.close()
@@ -87,7 +91,7 @@ class Builder:
 
 
 class _BuilderProcess:
-    """One process that builds. A crash of torch's native code ends it, not the sweep.
+    """One process that builds. A crash of torch's native code ends this process, and not the sweep.
 
     A `ProcessPoolExecutor` would not do: it cannot end running work.
     """
@@ -120,7 +124,7 @@ class _BuilderProcess:
             self._connection.send(sys.path)
 
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed | None:
-        """The outcome of a build; `None` if the process ended during it."""
+        """Return the outcome of a build; `None` if the process ended during it."""
         answer = self._answers / f"{secrets.token_hex(16)}.json"
         # The request is sent by a thread: a process that does not read must not keep this one waiting without a
         # deadline.
@@ -144,7 +148,7 @@ class _BuilderProcess:
             self._connection.send(request)
 
     def death(self) -> Failed:
-        """The failure that says why the process ended."""
+        """Return the failure that says why the process ended."""
         self._end()
         self.close()
         if self._process.returncode == UNANSWERED:
@@ -171,9 +175,9 @@ class _BuilderProcess:
             self._process.wait(_END_S)
 
     def _wait_for(self, word: bytes) -> str:
-        """Wait until the pipe brings the word; whatever else a model's code writes there is skipped.
+        """Wait until `word` arrives on the pipe; anything else that a model's code writes there is skipped.
 
-        Returns why the build took too long, or an empty text. Raises `EOFError` if the process ended.
+        Return why the build took too long, or an empty text. Raises `EOFError` if the process ended.
         """
         began_s = active_s = looked_s = time.monotonic()
         active_cpu_s, tail = 0.0, b""
@@ -187,7 +191,7 @@ class _BuilderProcess:
             now_s = time.monotonic()
             if now_s - looked_s >= _LOOK_S:
                 looked_s, cpu_s = now_s, self._cpu_s()
-                # The sum is smaller where a process has ended whose time counted.
+                # The sum is smaller if a process has ended whose time was part of it.
                 if abs(cpu_s - active_cpu_s) > _LEAST_CPU_S:
                     active_s, active_cpu_s = now_s, cpu_s
             if now_s - began_s > DEADLINE_S:
@@ -197,7 +201,7 @@ class _BuilderProcess:
         return ""
 
     def _cpu_s(self) -> float:
-        """CPU time (s) of all processes that build now."""
+        """Return the CPU time (s) of all processes that build now."""
         total_s = 0.0
         with suppress(psutil.Error):
             for process in psutil.Process(self._process.pid).children(recursive=True):
@@ -208,7 +212,7 @@ class _BuilderProcess:
 
 
 def write_answer(path: Path, failed: Failed | None) -> None:
-    """Write the outcome of a build for `_read_answer`. The file is there whole or not at all."""
+    """Write the outcome of a build for `_read_answer`. The file is written completely or not at all."""
     if failed is not None:
         failed = replace(failed, message=failed.message[:_MESSAGE_CHARACTERS])
     write_whole(path, json.dumps(None if failed is None else asdict(failed)))

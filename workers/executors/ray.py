@@ -1,4 +1,4 @@
-"""Builds and measurements on a Ray cluster.
+"""Runs builds and measurements on a Ray cluster.
 
 Artifacts and images cross between machines as Ray objects, never as paths: no shared file system is assumed.
 """
@@ -37,28 +37,33 @@ from workers.measure.device_runner import AnswerT, Request
 from workers.models.package import BuildInputs
 
 NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
-"""The folder where a node of the cluster keeps artifacts and device files. Each node has its own; none is shared."""
+"""The variable with the folder in which a node of the cluster stores artifacts and device files. Each node has a
+separate folder."""
 
 OUT_OF_MEMORY = Failed(stage="build", kind="out_of_memory", message="Ray ended the build: its node ran out of memory")
 _ENDS_BUILDER = frozenset({CRASHED_BUILD.kind, OUT_OF_MEMORY.kind, "worker_lost"})
-"""After these failures a new builder is started: the old one is gone, or occupies memory that the next build needs."""
+"""The failures after which a new builder is started: the old one is gone, or occupies memory that the next build
+needs."""
 _POLL_S = 0.5
 _CONNECT_S = 5.0
 _CLOSE_S = 2.0
 _BUILDER_END_S = GRACE_S + 30.0
-"""The time for a builder to end processes that a model's code has started: they must not run beside the first block."""
+"""The time that a builder has to end processes that a model's code has started: they must not run during the first
+block."""
 _PLACED_S = 60.0
-"""Time for a device's actor to start. Without this limit, it would wait as long as another sweep uses the device."""
+"""The time that a device's actor has to start. Without this limit, the start would wait as long as another sweep uses
+the device."""
 
 
 class RayExecutor:
-    """An executor with builds in one actor per CPU, and one actor per device, placed by the resource `device:<id>`.
+    """The executor on a Ray cluster: builds run in one actor per CPU, and each device has one actor, placed by the
+    resource `device:<id>`.
 
     Joins the cluster at `RAY_ADDRESS`, else starts Ray on this machine with the local device.
     """
 
     def __init__(self, folder: Path, device_ids: Collection[str] = ()) -> None:
-        """An executor on the cluster at `RAY_ADDRESS`, else on a new Ray here. `device_ids`: devices attached to this
+        """Join the cluster at `RAY_ADDRESS`, else start a new Ray here. `device_ids`: the devices attached to this
         machine; used only if Ray is started here, not joined."""
         self._store = ArtifactStore(folder / "artifacts")
         self._lanes: list[_RayLane] = []
@@ -74,7 +79,8 @@ class RayExecutor:
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address:
             _reachable(address)
-        # The API server's only module asks the addresses of three clouds where it runs, whatever the settings.
+        # The API server's only module queries the addresses of three clouds to find out where it runs, whatever the
+        # settings.
         services.start_api_server = lambda *_, **__: ("", None)
         before = ray_processes()
         try:
@@ -89,7 +95,7 @@ class RayExecutor:
                 self._guard = end_with_driver()
             self._parts = VitalParts((NODE_FOLDER_VARIABLE, str(folder)))
         except Exception as error:  # Ray raises whatever its parts raise
-            with suppress(Exception):  # Ray may not have come so far
+            with suppress(Exception):  # Ray may not have started so far
                 ray.shutdown()
             end_all(ray_processes() - before)
             self._end_guard()
@@ -99,7 +105,8 @@ class RayExecutor:
             ) from error
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        """One builder per CPU. Each has its own families, so that no two builders run the same long stages."""
+        """Build with one builder per CPU. Each builder gets families that no other builder works on, so that no two
+        builders run the same long stages."""
         queue = BuildQueue.of(requests)
         inputs: dict[int, tuple[BuildInputs, Any]] = {}
         call = self._parts.call
@@ -172,7 +179,7 @@ class RayExecutor:
 
 
 class _RayLane:
-    """The driver's end of a device actor."""
+    """The driver's side of a device actor."""
 
     def __init__(self, facts: DeviceFacts, store: ArtifactStore, parts: VitalParts) -> None:
         self._facts = facts
@@ -182,7 +189,7 @@ class _RayLane:
         self._actor: Any = None
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """The answer of the device's actor. Raises `ClusterError` where the Ray of this run has ended."""
+        """Return the answer of the device's actor. Raises `ClusterError` if the Ray of this run has ended."""
         answer = self._parts.call(self._answer, request)
         if isinstance(answer, Failed):
             self._parts.check()
@@ -226,7 +233,7 @@ class _RayLane:
             self._actor = None
 
     def _share(self, key: str, images: Evaluation) -> Any:
-        """A Ray reference, so that images are sent once."""
+        """Return a Ray reference to the images, so that they are sent once."""
         if key not in self._images:
             self._images[key] = ray.put(images)
         return self._images[key]
@@ -239,8 +246,8 @@ class _RayLane:
 
 
 class _ActorBuilder:
-    """The driver's end of a process that builds. It starts with the first build, and again after a crash or for another
-    toolchain: what a process has imported stays."""
+    """The driver's side of a builder process. The process starts with the first build, and again after a crash or for
+    another toolchain: modules that it has imported stay imported."""
 
     def __init__(self, parts: VitalParts) -> None:
         self._parts = parts
@@ -257,7 +264,7 @@ class _ActorBuilder:
         return self._parts.call(self._actor.build.remote, request.build_key, request.variant, inputs)
 
     def end(self, *, gently: bool = False) -> None:
-        """End the actor. `gently`: it is idle, and has ended all of its processes when this returns."""
+        """End the actor. `gently`: the actor is idle, and has ended all of its processes when this call returns."""
         if self._actor is not None:
             _end(self._actor, self._parts, within_s=_BUILDER_END_S if gently else None)
             self._actor = None
@@ -265,8 +272,8 @@ class _ActorBuilder:
 
 @ray.remote(num_cpus=1, max_restarts=0)
 class _BuildActor:
-    """The actor that builds one artifact after the other. A model's code runs in a process of its own, which ends with
-    this actor."""
+    """The actor that builds one artifact at a time. A model's code runs in a separate process, which ends with this
+    actor."""
 
     def __init__(self) -> None:
         self._builder = Builder(_node_folder() / "artifacts")
@@ -292,7 +299,7 @@ class _DeviceActor:
         self._lane.receive(packed)
 
     def ask(self, request: Request[AnswerT], **shared: Any) -> AnswerT | Failed:
-        """The answer to a request, of which both parts are as `parted` returns them."""
+        """Return the answer to a request. `request` and `shared` are as `parted` returns them."""
         return self._lane.ask(replace(request, **shared))
 
     def close(self) -> None:
@@ -300,7 +307,8 @@ class _DeviceActor:
 
 
 def _end(actor: Any, parts: VitalParts, *, within_s: float | None = _CLOSE_S) -> None:
-    """End an actor, which may close first within this time, if any. If Ray has ended, its actors have."""
+    """End an actor. It may first close within this time (s); `None`: it is killed at once. If Ray has ended, so have
+    its actors."""
 
     def end() -> None:
         if within_s is not None:
@@ -330,7 +338,7 @@ def _build_result(reference: Any) -> PackedArtifact | Failed:
 
 
 def _reachable(address: str) -> None:
-    """Check the address first, because Ray would silently retry for many minutes. Raises `ClusterError`."""
+    """Check the cluster's address first, because Ray would silently retry for many minutes. Raises `ClusterError`."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdigit():
         return  # for `auto` and similar values Ray fails at once

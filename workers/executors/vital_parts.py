@@ -1,6 +1,6 @@
-"""A watch over those parts of this process's Ray that no run can go on without: Ray itself would wait for minutes.
+"""Watches the parts of this process's Ray that no run can continue without, because Ray itself would wait for minutes.
 
-The processes that Ray then leaves are ended, so that they do not compete with the next run.
+The processes that Ray then leaves behind are ended, so that they do not compete with the next run.
 """
 
 import threading
@@ -22,13 +22,14 @@ Returned = TypeVar("Returned")
 
 
 class VitalParts:
-    """The watch of a driver that has just started Ray. In a driver that joins a cluster there is nothing to watch."""
+    """The watch of a driver over the Ray that it has just started. A driver that joins a cluster has no parts to
+    watch."""
 
     def __init__(self, mark: tuple[str, str]) -> None:
-        """A watch that begins now. `mark`: a name and its value in the environment of all that this Ray starts, and of
-        no other Ray."""
+        """Start the watch. `mark`: the name and value of an environment variable that every process of this Ray has,
+        and no process of another Ray."""
         self._mark = mark
-        # Ray's agents have a title where their environment was.
+        # Ray's agents overwrite their environment with a title, so they cannot be found by the mark.
         self._started = ray_processes()
         self._names = {psutil.Process(part): name for part, name in vital_parts().items()}
         self._looking = threading.Lock()
@@ -39,11 +40,11 @@ class VitalParts:
 
     @property
     def have_ended(self) -> bool:
-        """Tell whether a part has ended: from then on a call of Ray may neither return nor fail."""
+        """Tell whether a part has ended: from then on a call to Ray may neither return nor fail."""
         return self._ended.done()
 
     def check(self) -> None:
-        """Look at the parts. Raises `ClusterError` if one has ended: then that is why something failed."""
+        """Check the parts. Raises `ClusterError` if one has ended, which is then the reason of any other failure."""
         with self._looking:
             ended = [name for part, name in self._names.items() if not _runs(part)]
             if ended and not self._ended.done():
@@ -52,8 +53,8 @@ class VitalParts:
             self._ended.result()
 
     def call(self, function: Callable[Words, Returned], *args: Words.args, **options: Words.kwargs) -> Returned:
-        """The result of a function that calls Ray. Raises `ClusterError` as soon as a part has ended; the function is
-        left behind then, in a thread that ends with the process."""
+        """Call a function that uses Ray, and return its result. Raises `ClusterError` as soon as a part has ended; the
+        function is then left running in a thread that ends with the process."""
         self.check()
         result: Future[Returned] = Future()
         pending: list[Future[Any]] = [result, self._ended]
@@ -75,7 +76,7 @@ class VitalParts:
         return result.result()
 
     def close(self, shutdown: Callable[[], object]) -> None:
-        """End Ray by its own `shutdown`, and, if a part has ended, the processes that this leaves."""
+        """End Ray by its own `shutdown`. If a part has ended, also end the processes that `shutdown` leaves behind."""
         self._closed.set()
         if not self.have_ended:
             shutdown()
@@ -93,7 +94,7 @@ class VitalParts:
         psutil.wait_procs(left, timeout=_GONE_S)
 
     def _left(self) -> set[psutil.Process]:
-        """The processes of Ray that are left, also those whose parent has ended."""
+        """Return the processes of Ray that are left, including those whose parent has ended."""
         return self._started | ray_processes() | marked_processes(*self._mark)
 
     def _watch(self) -> None:

@@ -1,9 +1,10 @@
-"""A program that runs another one, and ends all that this one has started when it has ended, wherever that went.
+"""A program that runs another one, and when that has ended, ends everything that it has started and that still runs.
 
     python -P -m workers.forks.contained PROGRAM ...
 
-A program that leaves its session and its parent would otherwise run on, beside what is measured. SIGTERM goes to the
-program, which gets some seconds to end; so does it when the process that started this one has ended.
+A process that leaves its session and its parent would otherwise keep running during measurements. SIGTERM is passed on
+to the program, which gets some seconds to end. The program gets the same if the process that started this one has
+ended.
 """
 
 import os
@@ -20,12 +21,12 @@ from sweeps.with_parent import end_with_thread
 from workers.forks.group import Group, adopt_orphans
 
 GRACE_S = 3.0
-"""The time for the program to end by itself after SIGTERM."""
+"""The time that the program has to end by itself after SIGTERM."""
 _LOOK_S = 0.5
 
 
 def contained(argv: Sequence[str]) -> list[str]:
-    """The command that runs `argv` contained."""
+    """Return the command that runs `argv` contained."""
     return [sys.executable, "-P", "-m", __name__, *argv]
 
 
@@ -70,7 +71,7 @@ def _descriptors() -> list[int]:
 
 
 def _signals(number: signal.Signals) -> tuple[int, int]:
-    """A pipe that becomes readable when the signal arrives."""
+    """Return the two ends of a pipe that becomes readable when the signal arrives."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -80,7 +81,7 @@ def _signals(number: signal.Signals) -> tuple[int, int]:
 
 
 def _wait(program: "subprocess.Popen[bytes]", wake: int) -> None:
-    """Wait until the program has ended, a signal has arrived, or it is time to look after the parent."""
+    """Wait until the program has ended, a signal has arrived, or it is time to check the parent."""
     try:
         ended = os.pidfd_open(program.pid)
     except (OSError, AttributeError):  # the program has just ended, or this is no Linux
@@ -100,7 +101,8 @@ def _drained(descriptor: int) -> bool:
 
 
 def _close(descriptors: Sequence[int]) -> None:
-    """Close descriptors that are the program's: it alone decides when the other end sees an end."""
+    """Close this process's copies of descriptors that belong to the program: the program alone decides when the other
+    side sees an end."""
     for descriptor in descriptors:
         with suppress(OSError):
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The client of a fork server: runs one program after the other, each in a fresh process."""
+"""The client of a fork server: runs one program at a time, each in a fresh process."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from sweeps.untrusted_file import open_regular
 from workers.forks.limits import Ended, Limits
 
 _END_S = 30.0
-"""The time for the server to end the programs that it has started, and itself."""
+"""The time that the server has to end the programs that it has started, and itself."""
 _OUTPUT_BYTES = 64 * 2**20
 _RESTARTS = 2
 
@@ -31,10 +31,11 @@ class RefusedError(Exception):
 
 
 class Forks:
-    """A client for programs of the module `name`, which run one after the other, each in its own fork, which ends with
-    this process.
+    """A client that runs programs of the module `name`, one at a time, each in a separate fork that ends with this
+    process.
 
-    Such a module calls `workers.forks.server.serve` when it is run. Its server ends after `idle_s` without a program.
+    Such a module calls `workers.forks.server.serve` when it is run. Its server ends after `idle_s` seconds without a
+    program.
     """
 
     def __init__(self, name: str, idle_s: float | None = None) -> None:
@@ -66,9 +67,9 @@ class Forks:
         modules: Sequence[str] = (),
         below: Path | None = None,
     ) -> Ended:
-        """Run a program. `progress`: the file to which it writes each step of its progress, which `told` gets.
-        `modules`: what it and later ones need; the server imports them once. `below`: where what it prints lies
-        meanwhile, instead of the system's folder for temporary files.
+        """Run a program. `progress`: the file to which the program writes each step of its progress; `told` gets each
+        step. `modules`: the modules that this program and later ones need; the server imports them once. `below`: the
+        folder for the program's output while it runs, instead of the system's folder for temporary files.
 
         Raises `OSError` if the server ended, `RefusedError`, and `subprocess.TimeoutExpired` if the server hangs.
         """
@@ -89,7 +90,7 @@ class Forks:
                 try:
                     with open_regular(path) as file:
                         texts.append(file.read(_OUTPUT_BYTES))
-                except OSError:  # the file was not made, or the program has replaced it
+                except OSError:  # the file was not created, or the program has replaced it
                     texts.append(b"")
             return Ended(
                 exit_code=int(answer["exit_code"]),
@@ -122,7 +123,7 @@ class Forks:
             try:
                 answer = self._answered(command, report, patience_s)
             except BaseException:
-                # After a timeout, an interrupt or a crash, a late answer would be taken for the one to the next
+                # After a timeout, an interrupt or a crash, a late answer would be read as the answer to the next
                 # command.
                 self.close()
                 raise
@@ -137,7 +138,7 @@ class Forks:
         raise AssertionError
 
     def _answered(self, command: dict[str, Any], report: Told, patience_s: float | None) -> dict[str, Any] | None:
-        """The last answer to a command; `None` if the server has ended."""
+        """Send a command, and return the last answer to it; `None` if the server has ended."""
         server = self._process
         assert server is not None
         assert server.stdin is not None
@@ -168,6 +169,7 @@ class Forks:
 
 
 def _patience_s(limits: Limits) -> float | None:
-    """The longest silence of a server that does not hang: it ends a program at its limit."""
+    """Return the longest time (s) between two answers of a server that does not hang: it ends a program at its
+    limit."""
     longest = limits.seconds or limits.silent_s
     return None if longest is None else longest + 10 * _END_S

@@ -1,8 +1,9 @@
-"""The processes of one program: its children and theirs, also those that left its session. Found, counted and ended.
+"""Finds, counts and ends the processes of one program: its children and their children, including those that left its
+session.
 
-With a cgroup where this process may make one (no process can leave it, and one word ends all); else by following
-parents. The server adopts orphans, so that nobody of them gets lost. Linux; elsewhere only the program itself and its
-session are known.
+With a cgroup if this process may create one (no process can leave it, and one write ends all of them); otherwise by
+following the parents of processes. The server adopts orphans, so that none gets lost. Linux; on other systems only the
+program itself and its session are known.
 """
 
 import ctypes
@@ -17,7 +18,7 @@ import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _CGROUP = "edgesweep-"
-"""The beginning of a group's name; the process id of the server and a number follow."""
+"""The beginning of a cgroup's name; the process id of the server and a number follow."""
 _END_S = 20.0
 _PAUSE_S = 0.005
 
@@ -29,10 +30,11 @@ def adopt_orphans() -> None:
 
 
 class Group:
-    """The processes of one program. `join` is called by its first one, before anything of the program runs.
+    """The processes of one program. The program's first process calls `join` before any of its code runs.
 
-    `most`: as many tasks at once as the kernel lets it have, where it can be told. A program that forks without end
-    starts thousands between two looks of a busy machine, and then nobody gets to look.
+    `most`: the greatest number of tasks that the kernel lets the program have at once, if the kernel can limit it. A
+    program that forks without end starts thousands of processes between two checks by a busy server, which then gets no
+    time to check again.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -54,7 +56,7 @@ class Group:
         self._leader = pid
 
     def pids(self) -> set[int]:
-        """The ids of all processes, also of those that have ended and that nobody has waited for."""
+        """Return the ids of all processes, including ended processes that nobody has waited for."""
         pids = set(_descendants(os.getpid()))
         if self._cgroup is not None:
             with suppress(OSError, ValueError):
@@ -62,12 +64,12 @@ class Group:
         return pids
 
     def private_bytes(self, shared_bytes: int) -> int:
-        """The resident memory of the processes, without the part that each has from the server, and without files,
-        whose pages can be dropped."""
+        """Return the resident memory of the processes (bytes), without the part that each shares with the server, and
+        without files, whose pages can be dropped."""
         return sum(max(0, resident_bytes(pid) - shared_bytes) for pid in self.pids())
 
     def end(self) -> None:
-        """Kill all processes, the first one too, and wait until none of them is left."""
+        """Kill all processes, including the first one, and wait until none is left."""
         until_s = time.monotonic() + _END_S
         while time.monotonic() < until_s:
             left = self.pids()
@@ -92,7 +94,7 @@ class Group:
                 folder.rmdir()
 
     def reap_orphans(self) -> None:
-        """Wait for processes that have ended, and whom the server has adopted."""
+        """Wait for processes that have ended and that the server has adopted."""
         for pid in _children(os.getpid()):
             if pid != self._leader:
                 with suppress(ChildProcessError):
@@ -107,7 +109,7 @@ def _group_of(pid: int) -> int | None:
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory of one process that is not a file's; 0 if the process has ended."""
+    """Return the resident memory of one process (bytes) that does not belong to a file; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -137,7 +139,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _remove_abandoned(home: Path) -> None:
-    """Empty groups of servers that were killed."""
+    """Remove the empty cgroups of servers that were killed."""
     for folder in home.glob(f"{_CGROUP}*"):
         pid = folder.name.removeprefix(_CGROUP).partition("-")[0]
         if pid.isdecimal() and not psutil.pid_exists(int(pid)):
@@ -146,7 +148,8 @@ def _remove_abandoned(home: Path) -> None:
 
 
 def _new_cgroup() -> Path | None:
-    """A group below this process's own one, where the kernel has cgroups of version 2 and it may write there."""
+    """Create a cgroup below that of this process, and return its folder; `None` if the kernel has no cgroups of version
+    2, or this process may not create one."""
     folder = _below_own("cgroup2", "")
     if folder is None or (folder / "cgroup.kill").exists():
         return folder
@@ -156,17 +159,19 @@ def _new_cgroup() -> Path | None:
 
 
 def _limited(cgroup: Path | None, most: int) -> Path | None:
-    """The group whose number of tasks is limited: this one, or one of the `pids` controller of version 1."""
+    """Limit the number of tasks in this cgroup, or in a new one of the `pids` controller of version 1. Return the
+    folder of the limited cgroup; `None` if neither can be limited."""
     for folder in (cgroup, _below_own("cgroup", "pids")):
         if folder is not None:
             with suppress(OSError):
-                (folder / "pids.max").write_text(str(most))  # a group of version 2 has this file if it may be limited
+                (folder / "pids.max").write_text(str(most))  # a cgroup v2 has this file if it may be limited
                 return folder
     return None
 
 
 def _below_own(kind: str, controller: str) -> Path | None:
-    """A new group below this process's own one, in the mounted file system of this kind that has the controller."""
+    """Create a cgroup below that of this process, in the mounted file system of this kind that has the controller.
+    Return its folder, or `None`."""
     try:
         mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
         home = next(

@@ -1,27 +1,27 @@
-"""Limits of a forked program, and its end."""
+"""The limits of a forked program, and the record of its end."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 Beyond = Literal["", "silent", "time", "processes", "memory", "output"]
-"""The limit for which a program was ended; empty if it ended by itself."""
+"""The limit that the program exceeded and was ended for; empty if it ended by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of one program; `None` is no limit."""
+    """The limits of one program; `None` is no limit."""
 
     seconds: float | None = None
-    """The seconds from the program's start."""
+    """The longest time (s) from the program's start."""
     silent_s: float | None = None
-    """The seconds since the program's start, or since it last told its progress."""
+    """The longest time (s) without progress, since the program's start or the last step that it reported."""
     processes: int | None = None
-    """The number of processes with those that it started."""
+    """The greatest number of processes: the program itself and all that it started."""
     memory_bytes: int | Literal["free"] | None = None
-    """The resident memory of all processes of the program, beyond what they share with the server. `free`: what is free
-    as it starts, less a share for everybody else."""
+    """The most resident memory (bytes) of all processes of the program, beyond the memory that they share with the
+    server. `free`: the memory that is free when the program starts, minus a share for all others."""
     output_bytes: int | None = None
-    """The bytes that all of the processes print."""
+    """The most bytes that all of the processes may print together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,6 @@ class Ended:
     """The exit code; a negative one is a signal."""
     beyond: Beyond
     limit: float
-    """The limit that it went beyond, in its unit."""
+    """The limit that the program exceeded, in the unit of that limit."""
     stdout: bytes
     stderr: bytes

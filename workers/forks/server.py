@@ -1,10 +1,11 @@
-"""A process that has imported torch, and modules by request, does nothing else, and forks for each program.
+"""A process that imports torch once, and modules by request, does nothing else, and forks for each program.
 
 Starting Python and importing torch takes 2.5 s. A fork of a process that did nothing else is equally fresh: no model,
 no engine, no torch threads. Timings never run in a fork, because the runner sets threads and memory before it imports
 torch.
 
-It reads one JSON line per program, and answers with a line for each step of its progress and a last one for its end.
+It reads one JSON line per program. It answers with one line for each step of the program's progress and a last line for
+the program's end.
 """
 
 import importlib
@@ -28,27 +29,25 @@ from workers.forks.group import Group, adopt_orphans, resident_bytes
 from workers.forks.limits import Beyond, Limits
 
 Program = Callable[[list[str]], int]
-"""A program gets its arguments and returns its exit code."""
+"""A program: gets its arguments and returns its exit code."""
 
 _LOOK_S = 0.05
 _PROGRESS_BYTES = 4096
 _LEAST_ADDRESSES = 16 * 2**30
-"""Importing torch takes 3.2 GB of addresses; a limit on them is only a backstop."""
+"""The least limit on the address space: importing torch takes 3.2 GB of addresses, and the limit is only a backstop."""
 _LEAST_MEMORY = 2**30
 _TASKS = 8
-"""The number of tasks for each process that a program may have: threads count as well. A look finds a program that goes
-beyond the number of processes; this limit only keeps it small until then."""
+"""The number of tasks that a program may have per process that it may have: threads count as tasks too. The regular
+checks find a program that exceeds its number of processes; this limit only keeps the program small until then."""
 _LEFT_FREE = 0.1
-"""Share of all memory that is left for others: a program fills half a gigabyte between two looks."""
+"""The share of all memory that is left for others: a program can fill half a gigabyte between two checks."""
 
 
 def serve(opened: Callable[[], Mapping[str, Program]], commands: IO[bytes], answers: IO[bytes]) -> None:
-    """Run programs until `commands` is closed, or nothing was asked for as many seconds as the first argument says.
-
-    `opened` imports what they need.
-    """
+    """Run programs until `commands` is closed, or no program was requested for as many seconds as the first argument of
+    the command line says. `opened` imports what the programs need, and returns them by name."""
     idle_s = float(sys.argv[1]) if sys.argv[1:] else None
-    # A module of the user's could have this name, where their folder is on PYTHONPATH.
+    # The user may have a module of this name in a folder on PYTHONPATH.
     torch_spec = importlib.util.find_spec("torch")
     if torch_spec is None or Path(torch_spec.origin or "").name != "__init__.py":
         _tell(answers, {"refused": "torch is not installed" if torch_spec is None else f"torch is {torch_spec.origin}"})
@@ -64,7 +63,8 @@ def serve(opened: Callable[[], Mapping[str, Program]], commands: IO[bytes], answ
 
 
 def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: IO[bytes], answers: IO[bytes]) -> bool:
-    """Run one program, and tell whether to go on."""
+    """Run one program, and return whether the server goes on: it ends if the process that requested the program is
+    gone."""
     limits = Limits(**command["limits"])
     for module in command["modules"]:
         with suppress(Exception):  # the program meets the error, too, and reports it
@@ -84,7 +84,7 @@ def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: 
             waited = [commands.fileno(), *([] if pidfd is None else [pidfd])]
             ready, _, _ = select(waited, [], [], _LOOK_S)
             if commands.fileno() in ready:
-                return False  # the process that asked has gone
+                return False  # the process that requested the program is gone
             ended, code = os.waitpid(child, os.WNOHANG)
             if ended:
                 status = code
@@ -106,7 +106,7 @@ def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: 
 
 
 class _Watch:
-    """The watch over one program's limits."""
+    """The check of one program's limits."""
 
     def __init__(self, command: Mapping[str, Any], limits: Limits, group: Group) -> None:
         self._limits = limits
@@ -121,7 +121,7 @@ class _Watch:
         self.limit = 0.0
 
     def progress(self) -> str | None:
-        """The last step that the program told, if it is new since the last look."""
+        """Return the last step that the program reported, if it is new since the last check."""
         if self._progress is None:
             return None
         with suppress(OSError, ValueError):
@@ -170,7 +170,7 @@ def _forked(command: Mapping[str, Any], programs: Mapping[str, Program], group: 
 
 
 def _be_modest() -> None:
-    """Limit this process so that the kernel takes it, and not the driver, where memory runs out all the same."""
+    """Limit this process so that the kernel kills it, and not the driver, if memory runs out all the same."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     limit = max(_LEAST_ADDRESSES, 2 * psutil.virtual_memory().total)

@@ -1,4 +1,4 @@
-"""Checks of a machine that is to come into a lab, made before Ray is started: Ray would wait, and not say for what."""
+"""Checks a machine before it joins a lab and before Ray is started: Ray would wait, and not report the reason."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from workers.executors.loopback import AUTH_MODE, LOOPBACK, REACHABLE, TOKEN, TO
 
 DEFAULT_PORT = 6379
 REFUSED = "Unauthenticated"
-"""Ray's word for a token that is wrong or missing."""
+"""The word in Ray's messages about a token that is wrong or missing."""
 _KNOCK = """
 import sys
 from sweeps.with_parent import end_with_parent
@@ -23,15 +23,17 @@ from ray._raylet import GcsClient
 GcsClient(address=sys.argv[1])
 """
 _UNHEARD = "Failed to connect to"
-"""Words of Ray about an address where no head answers, after 5 s. Ray goes on trying without an end."""
+"""The words in Ray's messages about an address at which no head answers, after 5 s. Ray then retries forever."""
 _TRIES = 2
 _KNOCK_S = 60.0
 _CONNECT_S = 5.0
 IDLE_S = 1.0
-"""gRPC's least time without calls after which it forgets a connection, and how often connecting was tried in vain."""
+"""The least time (s) without calls after which gRPC drops a connection, and with it the count of failed attempts to
+connect."""
 AGAIN_MS = 150_000
-"""The time after which Ray repeats by itself a call that a lost connection has broken off; a second by default. Each
-attempt in vain makes gRPC pause for longer before the next one, whoever calls: after a minute, up to half a minute."""
+"""The time (ms) after which Ray repeats by itself a call that a lost connection has broken off; Ray's default is a
+second. After each failed attempt gRPC pauses longer before the next one, whoever calls: after a minute the pause is up
+to half a minute."""
 _PATIENCE = {
     "RAY_health_check_failure_threshold": "60",
     "RAY_health_check_timeout_ms": "3000",
@@ -39,39 +41,41 @@ _PATIENCE = {
     "RAY_grpc_client_keepalive_timeout_ms": "5000",
     "RAY_grpc_client_idle_timeout_ms": str(int(1000 * IDLE_S)),
 }
-"""A cut of a minute must not make Ray end a node: EdgeSweep's own beats notice it. The same on nodes and drivers."""
+"""A network cut of a minute must not make Ray end a node: EdgeSweep's own beats notice the cut. Nodes and drivers have
+the same settings."""
 
 
 def environment(token_file: Path, ip: str) -> dict[str, str]:
-    """The environment that each process of a lab has before it imports Ray. `ip`: of the head or of this node."""
+    """Return the environment that each process of a lab has before it imports Ray. `ip`: the address of the head or of
+    this node."""
     return (
         _PATIENCE
         | ({REACHABLE: "0"} if ip == LOOPBACK else {})
         | {
             AUTH_MODE: "token",
             TOKEN_PATH: str(token_file),
-            # Ray would prefer this variable to the file, and lists of processes show it.
+            # Ray would prefer this variable to the file, and lists of processes show variables.
             TOKEN: "",
             "RAY_USAGE_STATS_ENABLED": "0",
             # This monitor could only end the agent on a host, and with it the work on all devices.
             "RAY_memory_monitor_refresh_ms": "0",
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-            # The dashboard's event loop; with it a call to an agent takes a tenth longer.
+            # The event loop of Ray's dashboard; with it a call to an agent takes a tenth longer.
             "RAY_USE_UVLOOP": "0",
         }
     )
 
 
 def environment_of_driver(token_file: Path, ip: str) -> dict[str, str]:
-    """The same for a driver, once its node is started."""
+    """Return the environment of a driver, which it has once its node is started."""
     return environment(token_file, ip) | {
         "RAY_grpc_client_check_connection_status_interval_milliseconds": str(AGAIN_MS)
     }
 
 
 def check_private(file: Path, mode: int, kind: str, *, of_group: bool = False) -> None:
-    """Refuse a file that others may use with this mode, with a `ClusterError`. `of_group`: its group may use it, as
-    where a container mounts it."""
+    """Refuse a file that other users may use with this mode, with a `ClusterError`. `of_group`: its group may use it,
+    as when a container mounts it."""
     if mode & (0o007 if of_group else 0o077):
         mounted = "; where a container mounts it, give it the mode 0400 or 0440 there" if of_group else ""
         raise ClusterError(f"others may read the {kind} {file} (mode {mode:04o})", f"chmod 600 {file}{mounted}")
@@ -92,7 +96,7 @@ def check_token_file(file: Path) -> None:
 
 
 def check_head(head: str) -> None:
-    """Connect to the head once. Raises `ClusterError` if nothing answers there: Ray would silently retry for
+    """Connect to the head once. Raises `ClusterError` if nothing answers at its address: Ray would silently retry for
     minutes."""
     host, port = split_address(head)
     try:
@@ -104,8 +108,8 @@ def check_head(head: str) -> None:
 
 
 def check_free(head: str) -> None:
-    """Check the address of a machine that is to lead a lab. Raises `ClusterError` if it is taken, or not this
-    machine's: Ray would say it in its own words, or not at all."""
+    """Check the address of a machine that is to lead a lab. Raises `ClusterError` if the address is in use, or does not
+    belong to this machine: Ray would report that in its own words, or not at all."""
     host, port = split_address(head)
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -121,8 +125,8 @@ def check_free(head: str) -> None:
 
 
 def check_token(head: str, token_file: Path, ip: str) -> None:
-    """Try the token at the head. Raises `ClusterError` if the head does not accept it, or if what answers there is no
-    head: Ray would go on trying, and not say why. `ip`: of this machine."""
+    """Try the token at the head. Raises `ClusterError` if the head does not accept it, or if the program that answers
+    there is no head: Ray would go on trying, and not say why. `ip`: the address of this machine."""
     with subprocess.Popen(  # noqa: S603  # an argument list; no shell
         [sys.executable, "-P", "-c", _KNOCK, head, str(os.getpid())],
         stdin=subprocess.DEVNULL,
@@ -161,7 +165,8 @@ def wrong_token(head: str, token_file: Path) -> ClusterError:
 
 
 def split_address(head: str) -> tuple[str, int]:
-    """Host and port of an address. Raises `ClusterError` if it is not `HOST:PORT`; the port may be left out."""
+    """Return the host and the port of an address. Raises `ClusterError` if the address is not `HOST:PORT`; the port may
+    be left out."""
     host, _, port = head.rpartition(":") if ":" in head else (head, "", str(DEFAULT_PORT))
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise ClusterError(f"{head!r} is no address of a lab", f"write HOST:PORT, for example 10.0.0.5:{DEFAULT_PORT}")
@@ -169,7 +174,8 @@ def split_address(head: str) -> tuple[str, int]:
 
 
 def resolved(head: str) -> str:
-    """The address with the host as a number, as Ray's processes name it. Raises `ClusterError`."""
+    """Return the address with its host name resolved to a number, as Ray's processes write it. Raises
+    `ClusterError`."""
     host, port = split_address(head)
     try:
         return f"{socket.gethostbyname(host)}:{port}"
@@ -178,7 +184,7 @@ def resolved(head: str) -> str:
 
 
 def own_address(head: str) -> str:
-    """The address of this machine towards the head. Raises `ClusterError`."""
+    """Return the address of this machine on its route to the head. Raises `ClusterError`."""
     host, port = split_address(head)
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -20,11 +20,11 @@ from workers.measure.device_runner import AnswerT, Request
 
 _TEND_S = 1.0
 _ANY_BYTES = 1
-"""Memory that an actor asks for, so that it asks for anything at all. Ray has actors that ask for nothing started
-through any node, also through one that was killed and that Ray still waits for: those hang for minutes. Others are
-started through the node of whoever starts them."""
+"""The memory that an actor requests, so that it requests any resource at all. Ray starts actors that request nothing
+through any node, even through one that was killed and that Ray still waits for: those hang for minutes. Other actors
+are started through the node of the process that starts them."""
 _CALLS = 128
-"""The number of calls at once on one host: a driver watches each host all the time, and waits in one call per
+"""The number of calls that run at once on one host: a driver watches each host all the time, and waits in one call per
 device."""
 
 
@@ -49,7 +49,8 @@ class HostActor:
             raise self._refused
 
     def about(self) -> About:
-        """The first words to drivers of all versions; their form never changes."""
+        """Return the identity of this host, in a form that never changes, so that drivers of all versions can read
+        it."""
         return self._about
 
     def hello(self) -> Hello:
@@ -76,7 +77,8 @@ class HostActor:
     def run(
         self, lease: tuple[str, int], request: Request[AnswerT], acknowledged: Sequence[str], **shared: Any
     ) -> AnswerT | Failed:
-        """The answer to a request; `request` and `shared` are as `workers.measure.crossing.parted` returns them."""
+        """Return the answer to a request; `request` and `shared` are as `workers.measure.crossing.parted` returns
+        them."""
         return self._agent.run(*lease, replace(request, **shared), acknowledged)
 
     def acknowledge(self, results: Sequence[str]) -> None:

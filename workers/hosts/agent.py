@@ -33,7 +33,7 @@ _DISK_KINDS = ("no_space", "os_error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The facts that tell this agent from others."""
+    """The facts that distinguish this agent from others."""
 
     name: str
     machine: str
@@ -44,8 +44,8 @@ class Identity:
 
 
 class HostAgent:
-    """A `workers.hosts.interface.Host` on this machine. One class, since each of its calls needs the same lease, desk
-    and outbox of a device."""
+    """A `workers.hosts.interface.Host` on this machine. It is one class, since each of its calls needs the lease, the
+    desk and the outbox of the same device."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class HostAgent:
         now: Callable[[], float],
         apart: Callable[[Callable[[], None]], object] = lambda call: call(),
     ) -> None:
-        """An agent that has no leases yet. `folder`: for artifacts and device files of this host. `now`: seconds since
-        1970, only to be shown. `apart`: makes a call that may hang, such as to end a worker, and does not wait for
-        it."""
+        """Create an agent without leases. `folder`: for artifacts and device files of this host. `now` returns seconds
+        since 1970, which are only displayed. `apart` makes a call that may hang, such as to end a worker, and does not
+        wait for it."""
         self._identity = identity
         self._folder = folder
         self._store = ArtifactStore(folder / "artifacts")
@@ -73,9 +73,9 @@ class HostAgent:
         self._spawn = apart
         self._leaving = Event()
         self._hints: dict[tuple[str, str], Hint] = {}
-        """The hints by device id and user."""
+        """The hints, by device id and user."""
         self._desks: dict[str, Desk] = {}
-        """The desks by device id."""
+        """The desks, by device id."""
         self._lock = Lock()
         self._receiving = Lock()
 
@@ -139,7 +139,7 @@ class HostAgent:
     ) -> AnswerT | Failed:
         desk, result_id = self._desk(device_id), request.result_id
         if (not result_id or desk.last_result_id != result_id) and not self._leases.is_live(device_id, epoch):
-            # A stored answer is given to anybody, and nobody waits for another driver's block.
+            # A stored answer is returned to any caller, and no caller waits for another driver's block.
             stored = self._stored(result_id)
             with suppress(StoreError):
                 self._outbox.acknowledge(acknowledged)
@@ -149,8 +149,9 @@ class HostAgent:
             desk.last_result_id = result_id
             stored = self._stored(result_id)
             answer: AnswerT | Failed = stored if stored is not None else self._answer(desk, device_id, epoch, request)
-            # A driver gets the answer also without a disk: only an outage would lose it. An acknowledged result is
-            # asked for no more, and the oldest are dropped when there is too much.
+            # A driver gets the answer even if the disk fails: only an outage of the connection would then lose it. An
+            # acknowledged result is not requested again, and the oldest results are dropped when there are too many
+            # bytes.
             with suppress(StoreError):
                 if result_id and stored is None and not isinstance(answer, Failed):
                     self._outbox.keep(result_id, device_id, epoch, pickle.dumps(answer), acknowledged)
@@ -168,8 +169,8 @@ class HostAgent:
             self._hints.pop((hint.device_id, hint.user), None)
 
     def tend(self) -> None:
-        """Look for devices, hand back those whose driver is gone, end blocks that are in another driver's way, and let
-        no result wait longer for the disk.
+        """Look for devices, release those whose driver is gone, end blocks that keep another driver waiting, and sync
+        results to the disk.
 
         To be called every second or so.
         """
@@ -179,18 +180,19 @@ class HostAgent:
         self._inventory.refresh()
         self._disk.retry()
         for device_id in self._leases.overdue():
-            # The worker is taken now: later there may be the next driver's.
+            # The worker is removed from its desk now: later the desk may have the next driver's worker.
             if worker := self._desk(device_id).dismissed():
                 self._spawn(worker.kill)
         with self._lock:
             desks = dict(self._desks)
         for device_id, desk in desks.items():
-            # The lease itself stays: a driver that comes back after an outage finds it, if nobody else asked.
+            # The lease itself stays: a driver that comes back after an outage finds it, if no other driver has asked
+            # for the device.
             if desk.is_taken and not self._leases.is_live(device_id, desk.epoch):
                 self._spawn(partial(desk.vacate, desk.epoch))
 
     def leave(self, timeout_s: float) -> None:
-        """Grant and start nothing more, wait for the blocks that run, hand all devices back."""
+        """Leave the lab: grant and start nothing more, wait for the blocks that run, release all devices."""
         self._leaving.set()
         with self._lock:
             desks = list(self._desks.values())
@@ -222,7 +224,7 @@ class HostAgent:
             return failed(request.stage, error)
 
     def _check_not_kept_out(self, device_id: str) -> None:
-        """Refuse a device that a person keeps out, with `DeviceError("quarantined", ...)`: it is attached, and not
+        """Refuse a device that a person quarantined, with `DeviceError("quarantined", ...)`: it is attached, and not
         offline."""
         if (why := self._inventory.kept_out(device_id)) is not None:
             raise why
@@ -231,7 +233,7 @@ class HostAgent:
         return self._inventory.devices()
 
     def _facts(self, device_id: str) -> DeviceFacts:
-        """The facts of a device that is attached, or was measured on. Raises `DeviceError("offline", ...)`."""
+        """Return the facts of a device that is attached, or was measured on. Raises `DeviceError("offline", ...)`."""
         attached = next((facts for facts in self._devices() if facts.device_id == device_id), None)
         desk = self._desk(device_id)
         facts = attached or desk.facts
@@ -245,7 +247,7 @@ class HostAgent:
             return self._desks.setdefault(device_id, Desk())
 
     def _stored(self, result_id: str) -> Any:
-        """The stored answer; `None` if there is no such result, or the disk cannot be read."""
+        """Return the stored answer; `None` if there is no such result, or the disk cannot be read."""
         if not result_id:
             return None
         try:

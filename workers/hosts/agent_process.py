@@ -1,8 +1,8 @@
 """The process that starts this machine's agent on its Ray node, and ends it in order.
 
-It is a process of its own, because Ray ends every process that is connected to a node that exits. It reads a JSON
-object on stdin, prints one JSON object on stdout once the agent runs or cannot, and ends when stdin is closed or the
-agent is gone.
+It is a separate process, because Ray ends every process that is connected to a node that exits. It reads a JSON object
+on stdin, prints one JSON object on stdout once the agent runs or has failed to start, and ends when stdin is closed or
+the agent is gone.
 """
 
 import json
@@ -17,7 +17,7 @@ from workers.hosts.supervisor import LEAVE_S
 from workers.hosts.this_machine import HostConfig
 
 _SILENT = 30
-"""The number of unanswered calls in a row after which the agent counts as gone, or its node."""
+"""The number of unanswered calls in a row after which the agent, or its node, counts as gone."""
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ _START_S = 120.0
 
 
 def raise_agent(config: HostConfig, label: str) -> tuple[RemoteHost, Callable[[float], None]]:
-    """Start this machine's agent on its node, in place of an earlier one. Returns the agent, and the call that ends it
+    """Start this machine's agent on its node, in place of an earlier one. Return the agent, and a function that ends it
     in order.
 
     Raises `ClusterError` if another computer of the lab has its name.
@@ -53,14 +53,14 @@ def raise_agent(config: HostConfig, label: str) -> tuple[RemoteHost, Callable[[f
 
 
 def not_started(error: exceptions.RayError) -> ClusterError:
-    """The error for a person, with EdgeSweep's own words where it was the agent that refused."""
+    """Return the error to show to a person, in EdgeSweep's own words if it was the agent that refused."""
     cause = error.cause if isinstance(error, exceptions.RayTaskError) else error
     message, step = (cause.message, cause.next_step) if isinstance(cause, EdgeSweepError) else (str(cause)[:300], "")
     return ClusterError(f"the agent of this host does not start: {message}", step)
 
 
 def earlier_starts(hosts: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:
-    """Agents of this machine that are still in the lab. `found`: as of `Hosts.find`.
+    """Return the agents of this machine that are still in the lab. `hosts`: as in `Hosts.find`.
 
     Raises `ClusterError` if a host of this name that answers is another machine.
     """

@@ -1,4 +1,4 @@
-"""The errors for a host that a driver cannot use now. A host is told of once, for all of its devices."""
+"""The errors for a host that a driver cannot use now. A driver reports such a host once, for all of its devices."""
 
 from sweeps.errors import HostError
 
@@ -6,7 +6,7 @@ LOST = "its connection is lost"
 
 
 def away(name: str, why: str) -> HostError:
-    """The error for a host that is away. `why`: what is known, with the host as "it"."""
+    """Return the error for a host that is away. `why`: the known reason, with the host as "it"."""
     return HostError(
         "host_away",
         f"the host {name}",
@@ -16,10 +16,10 @@ def away(name: str, why: str) -> HostError:
 
 
 def no_disk(name: str, why: str, next_step: str = "free space there") -> HostError:
-    """The error for a host that cannot write to its disk; `why` as in `away`."""
+    """Return the error for a host that cannot write to its disk; `why` as in `away`."""
     return HostError("host_disk", f"the host {name}", why, f"{next_step}; a sweep waits for four minutes")
 
 
 def leaving(name: str) -> HostError:
-    """The error for a host that a person ends."""
+    """Return the error for a host that a person ends."""
     return HostError("host_leaving", f"the host {name}", "it leaves the lab")

@@ -1,4 +1,4 @@
-"""The lab on Ray, as a process that joins it sees it: the driver's ends of the hosts.
+"""The lab on Ray, as a process sees it that joins the lab: the driver's sides of the hosts.
 
 The environment of `workers.hosts.node` must be set before this module is imported.
 """
@@ -32,18 +32,19 @@ from workers.measure.device_runner import AnswerT, Request
 NAMESPACE = "edgesweep"
 _ANSWER_S = 5.0
 _RESULT_S = 60.0
-"""The time for a stored result to cross the network."""
+"""The time that a stored result has to cross the network."""
 _TURN_S = 0.05
-"""The time for the thread that hears the host to have its turn."""
+"""The time that the thread which listens to the host has to get its turn."""
 _FIND_S = 5.0
 _UNANSWERED_S = 1.0
 _NODE_ENDED = ("has been marked dead", "Raylet is terminated")
 _SHARED = 8
-"""Artifacts and image sets that stay in this node's object store, so that each crosses once to each host."""
+"""The number of artifacts and image sets that stay in this node's object store, so that each crosses once to each
+host."""
 
 
 def connect(head: str, token_file: Path, folder: Path) -> None:
-    """Join the lab as a driver, through the node of this machine that has this folder. Raises `ClusterError`."""
+    """Join the lab as a driver, through the node of this machine that uses this folder. Raises `ClusterError`."""
     quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     pass_on_what_ray_says()
     try:
@@ -57,8 +58,8 @@ def connect(head: str, token_file: Path, folder: Path) -> None:
 
 
 class Patient:
-    """A subscriber that asks the head for Ray's reports, as Ray's thread does, but not again at once while the head
-    does not answer: that thread would keep a core of this computer busy for as long as a network is cut."""
+    """A subscriber that polls the head for Ray's reports, as Ray's thread does, but pauses while the head does not
+    answer: otherwise Ray's thread would keep a core of this computer busy for as long as a network is cut."""
 
     def __init__(self, subscriber: Any, ended: threading.Event) -> None:
         self._subscriber = subscriber
@@ -68,7 +69,7 @@ class Patient:
         self._subscriber.subscribe()
 
     def poll(self) -> tuple[Any, Any]:
-        """The id and the message of a report; `None` twice, a second later, if there is no answer."""
+        """Return the id and the message of a report; `None` twice, a second later, if there is no answer."""
         report: tuple[Any, Any] = self._subscriber.poll()
         if report[1] is None:
             self._ended.wait(_UNANSWERED_S)
@@ -79,8 +80,8 @@ class Patient:
 
 
 def pass_on_what_ray_says() -> None:
-    """Send Ray's reports to stderr: Ray prints them on stdout, whatever it is told, and a command may print a document
-    there. The end of a node is left out: the caller that waits for a host reports it."""
+    """Send Ray's reports to stderr: Ray prints them on stdout, whatever its settings, and a command may print a
+    document there. Reports that a node ended are left out: the caller that waits for a host reports that."""
 
     def pass_on(data: Mapping[str, Any], ignore_prefix: bool) -> None:
         for line in data["lines"]:
@@ -95,14 +96,16 @@ def disconnect() -> None:
 
 
 class Hosts:
-    """The hosts that have joined. Keeps one `RemoteHost` for each, for as long as it is in the lab."""
+    """The hosts that have joined the lab. Keeps one `RemoteHost` for each of them, for as long as the host is in the
+    lab."""
 
     def __init__(self) -> None:
         self._shared = Shared()
         self._hosts: dict[str, RemoteHost] = {}
 
     def find(self) -> list[tuple[str, "RemoteHost"]]:
-        """The hosts of the lab, with their keys. Raises `DeviceError("head_away", ...)` if the head does not answer."""
+        """Return the hosts of the lab, with their keys. Raises `DeviceError("head_away", ...)` if the head does not
+        answer."""
         answers: list[tuple[list[str], dict[str, Address]]] = []
         # Ray itself would wait for the head as long as it is away.
         asking = threading.Thread(target=_ask_names, args=(self._hosts.keys(), answers), daemon=True)
@@ -127,7 +130,7 @@ class Hosts:
 
 
 class RemoteHost:
-    """The driver's end of a host's agent: a `workers.hosts.interface.Host`."""
+    """The driver's side of a host's agent: a `workers.hosts.interface.Host`."""
 
     def __init__(self, actor: Any, name: str, shared: "Shared", link: Link) -> None:
         self.actor = actor
@@ -135,15 +138,15 @@ class RemoteHost:
         self._shared = shared
         self._link = link
         self._is_like_this = False
-        """Tells whether the host has this driver's versions, as far as that is known: one start of a host has one
-        version."""
+        """Tells whether the host is known to have this driver's versions: they do not change between two starts of a
+        host."""
         self._beating: Any = None
-        """The answer to the last `beat`, unless that failed."""
+        """The reference to the answer to the last `beat`, unless that failed."""
         self.dead = False
         """Tells whether the agent has ended for good."""
 
     def hello(self) -> Hello:
-        """The host's own report; of a host of another version only its identity."""
+        """Return the host's report about itself; of a host of another version only its identity."""
         if self._is_like_this:
             return self._hello()
         hello, self._is_like_this = greet(self._name, self._about, self._hello, versions())
@@ -168,7 +171,8 @@ class RemoteHost:
         except BaseException:
             self._beating = None
             raise
-        # The answer stays until the next call is sent: the caller may have to wait before it can say what it heard.
+        # The reference to the answer is kept until the next call is sent: the caller may have to wait before it can
+        # record that it heard the host.
         return beat
 
     def has_answered(self) -> bool:
@@ -213,9 +217,9 @@ class RemoteHost:
         return getattr(self.actor, method).remote(*values, **more)
 
     def _wait(self, reference: Any) -> Any:
-        """Wait for an answer as long as the host answers other calls: those of the thread that follows it."""
-        # The wait lasts until the host counts as silent, unless it is heard meanwhile: then its devices are waited for
-        # at once. Looking more often finds nothing sooner.
+        """Wait for an answer as long as the host answers the beats of the thread that follows it."""
+        # Wait until the host counts as silent; if it was heard meanwhile, wait again. Looking more often finds nothing
+        # sooner.
         while not ray.wait([reference], timeout=max(_TURN_S, self._link.silent_in_s()))[0]:
             if self._link.silent_in_s() <= 0 and not self.has_answered():
                 raise away(self._name, LOST)
@@ -239,14 +243,14 @@ class RemoteHost:
 
 
 def error_of(name: str, cause: BaseException) -> EdgeSweepError:
-    """The error that a host's agent raised: one of EdgeSweep's, or an unexpected one in one line."""
+    """Return the error that a host's agent raised: one of EdgeSweep's, or an unexpected one in one line."""
     if isinstance(cause, EdgeSweepError):
         return cause
     return DeviceError("worker_error", f"the host {name}: {in_one_line(cause)}", "see the log of Ray on that host")
 
 
 class Shared:
-    """References to values that several hosts are sent. The oldest are forgotten."""
+    """Ray references to values that are sent to several hosts. The oldest are dropped."""
 
     def __init__(self) -> None:
         self._references: dict[str, Any] = {}
@@ -262,7 +266,7 @@ class Shared:
 
 
 def _ask_names(known_names: Collection[str], answers: list[tuple[list[str], dict[str, Address]]]) -> None:
-    """Find the names of agents; and if some are new, the addresses of all nodes by their label."""
+    """Find the names of agents; and if some are new, the addresses of all nodes, by label."""
     with suppress(Exception):  # the parts of Ray raise any error; there is no answer then
         actors = ray.util.list_named_actors(all_namespaces=True)
         names = [

@@ -1,9 +1,9 @@
-"""The process of one device on its host: if it hangs it can be ended, and holds up neither agent nor other devices.
+"""The process of one device on its host: if it hangs, it can be ended, and blocks neither the agent nor other devices.
 
     python -P -m workers.hosts.device_process FILE_DESCRIPTOR PID_OF_THE_AGENT
 
-Requests and answers cross a pipe between two processes of one EdgeSweep: a second call through Ray would cost more than
-the whole way from the driver. The process ends with the agent that has started it.
+Requests and answers cross a pipe between two processes of the same EdgeSweep: a second call through Ray would cost more
+than the whole way from the driver. The process ends with the agent that has started it.
 """
 
 import os
@@ -27,24 +27,23 @@ from workers.executors.lane import Lane, failed_by
 from workers.measure.device_runner import AnswerT, Request
 
 CLOSE_S = 10.0
-"""The time to hand the device back."""
+"""The time that the process has to release the device."""
 _END_S = 5.0
-"""The time for a killed process to be gone."""
+"""The time that a killed process has to disappear."""
 _BESIDE_S = 1800.0
-"""The time for everything that a request needs beside its work: a start, the way to the device, files at 1 MB/s, a
-compiler."""
+"""The time (s) that a request may take beside its work: a start, reaching the device, files at 1 MB/s, a compiler."""
 
 
 class DeviceProcess:
-    """The agent's end of the process: a `workers.hosts.agent.Worker`. A process that has died is replaced for the next
-    request."""
+    """The agent's side of the process: a `workers.hosts.device_slot.Worker`. A process that has died is replaced for
+    the next request."""
 
     def __init__(self, facts: DeviceFacts, folder: Path) -> None:
         self._facts = facts
         self._folder = folder
         self._ended = False
         self._starting = threading.Lock()
-        """The lock of starts, also held by `kill`, after which no process starts."""
+        """The lock that is held during a start, and by `kill`, after which no process starts."""
         self._start()
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
@@ -105,7 +104,8 @@ class DeviceProcess:
             _send(self._pipe, (self._facts, self._folder))
 
     def _how(self) -> str:
-        """The exit code in words. Empty if that takes long: nothing ends a process that waits for a broken disk."""
+        """Return the exit code in words; empty if the process does not end soon: nothing ends a process that waits for
+        a broken disk."""
         with suppress(subprocess.TimeoutExpired):
             return f" with {self._process.wait(_END_S)}"
         return ""
@@ -126,15 +126,15 @@ def main() -> None:
 
 
 def _limit(pipe: "Connection[Any, Any]", seconds: float) -> None:
-    """Limit each further wait for the other end, which then raises `BlockingIOError` after so long: a thread for it
-    would take longer than most requests."""
+    """Limit each further wait for the other side to this time, after which it raises `BlockingIOError`. To use a thread
+    for the limit would take longer than most requests."""
     with socket.socket(fileno=os.dup(pipe.fileno())) as end:
         for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
             end.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), int(seconds % 1 * 1e6)))
 
 
 def _send(pipe: "Connection[Any, Any]", value: object) -> None:
-    """Send a value. Large arrays, such as the images of an evaluation, are not copied for it."""
+    """Send a value. Large arrays, such as the images of an evaluation, are not copied."""
     buffers: list[pickle.PickleBuffer] = []
     packed = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     parts = [buffer.raw() for buffer in buffers]

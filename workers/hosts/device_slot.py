@@ -10,14 +10,14 @@ from workers.measure.device_runner import AnswerT, Request
 
 
 class Worker(Protocol):
-    """The part that measures on one device for one lease; on a cluster a process of its own."""
+    """The part that measures on one device for one lease; on a cluster a separate process."""
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         """Answer a request. Every error is returned as a value."""
         ...
 
     def close(self) -> None:
-        """Hand the device back in order. The call does not come while the worker answers."""
+        """Release the device in order. This is not called while the worker answers."""
         ...
 
     def kill(self) -> None:
@@ -32,9 +32,9 @@ class Desk:
         self.busy = Lock()
         """The lock that is held while a request runs."""
         self.last_result_id = ""
-        """The id of the result that was requested last."""
+        """The id of the result that was last requested."""
         self.facts: DeviceFacts | None = None
-        """The facts of the device, once it was measured on. It may be gone, and then be brought back."""
+        """The facts of the device, once it was measured on: a device that is gone may be brought back."""
         self._worker: Worker | None = None
         self.epoch = 0
         """The epoch of the lease that the worker is for."""
@@ -46,7 +46,8 @@ class Desk:
         return self._worker is not None
 
     def worker(self, epoch: int, start: Callable[[], Worker]) -> Worker:
-        """The worker of this lease. A worker of an earlier lease, whose driver died, is ended."""
+        """Return the worker of this lease, started if necessary. A worker of an earlier lease, whose driver died, is
+        ended."""
         with self._lock:
             before, self._worker = (self._worker, None) if self.epoch != epoch else (None, self._worker)
         if before is not None:
@@ -57,7 +58,7 @@ class Desk:
             return self._worker
 
     def vacate(self, epoch: int | None = None) -> None:
-        """Close the worker, if it is that of the lease `epoch` and nothing runs."""
+        """Close the worker, if no request runs and the worker belongs to the lease `epoch` (`None`: to any lease)."""
         if not self.busy.acquire(blocking=False):
             return
         try:
@@ -71,7 +72,7 @@ class Desk:
             self.busy.release()
 
     def dismissed(self) -> Worker | None:
-        """The worker that the device had until now."""
+        """Remove the worker from the device, and return it."""
         with self._lock:
             worker, self._worker = self._worker, None
         return worker

@@ -1,4 +1,4 @@
-"""The disk of a host. Where there is no room nothing is started: no lease could be noted, and no result be kept."""
+"""The disk of a host. If it is full, nothing is started: no lease could be written, and no result stored."""
 
 import shutil
 from contextlib import suppress
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from workers.hosts.result_buffer import Outbox
 
 LEAST_BYTES = 64 * 2**20
-"""The free bytes below which a disk counts as full: adb, Ray and the outputs of programs need some while a block
+"""The free bytes below which a disk counts as full: adb, Ray and the outputs of programs need some space while a block
 runs."""
 
 
 def free_bytes(folder: Path) -> int:
-    """The free bytes of the folder's disk; 0 where the disk cannot be asked."""
+    """Return the free bytes of the folder's disk; 0 if the disk does not answer."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:
@@ -25,7 +25,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def lack_of_room(folder: Path) -> str:
-    """The lack of room in words, with the disk as "its"; empty if there is room."""
+    """Return the lack of space in words, with the disk as "its"; empty if there is space."""
     free = free_bytes(folder)
     if free >= LEAST_BYTES:
         return ""
@@ -45,7 +45,7 @@ class Disk:
         return free_bytes(self._folder)
 
     def stored(self) -> int:
-        """The number of results that no driver has acknowledged; 0 where they cannot be read, which `troubles`
+        """Return the number of results that no driver has acknowledged; 0 if they cannot be read, which `troubles`
         reports."""
         try:
             return self._outbox.count()
@@ -53,7 +53,7 @@ class Disk:
             return 0
 
     def troubles(self) -> tuple[DeviceError, ...]:
-        """Faults of the disk and of the outbox, for people."""
+        """Return the faults of the disk and of the outbox, for people."""
         troubles = []
         if lack := lack_of_room(self._folder):
             troubles.append(DeviceError("host_disk", lack, "free space there: its devices wait for it"))
@@ -64,18 +64,18 @@ class Disk:
         return tuple(troubles)
 
     def check(self) -> None:
-        """Check the room on the disk. Raises `DeviceError("host_disk", ...)` if there is none."""
+        """Check the free space on the disk. Raises `DeviceError("host_disk", ...)` if there is too little."""
         if lack := lack_of_room(self._folder):
             raise no_disk(self._name, lack)
 
     def refused(self, error: OSError | StoreError) -> DeviceError:
-        """The error for a caller whose write failed."""
+        """Return the error for a caller whose write failed."""
         if isinstance(error, StoreError):
             return no_disk(self._name, error.message, error.next_step)
         return no_disk(self._name, f"its disk refuses: {error}")
 
     def retry(self) -> None:
-        """Write something if the last write failed, since the fault may be over. To be called from time to time."""
+        """Write again if the last write failed, since the fault may be over. To be called from time to time."""
         if self._outbox.trouble is not None and not lack_of_room(self._folder):
             with suppress(StoreError):
                 self._outbox.next_epoch()

@@ -1,5 +1,5 @@
-"""The first words between a driver and a host, which may be of different versions: values of dataclasses are restored
-by the order of their fields, so nothing else may cross before both know that they have the same ones."""
+"""The handshake between a driver and a host, which may be of different versions. Values of dataclasses are restored by
+the order of their fields, so no such value may cross before both sides know that they have the same versions."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,18 +10,18 @@ from workers.hosts.away import away
 from workers.hosts.interface import Hello, Versions
 
 About = Mapping[str, str | int]
-"""The first words, which any version can read: a plain dict of texts and numbers. Its keys never change; there may be
-more."""
+"""The host's identity in a form that any version can read: a plain dict of texts and numbers. Its keys never change;
+further keys may be added."""
 
 
 def about(name: str, machine: str, boot: int, versions: Versions) -> About:
-    """The first words of a host."""
+    """Return the identity of a host."""
     return {"name": name, "machine": machine, "boot": boot, **asdict(versions)}
 
 
 def greet(name: str, ask: Callable[[], About], hello: Callable[[], Hello], own: Versions) -> tuple[Hello, bool]:
-    """The host's report about itself, and whether it has the driver's own versions. If not, the report has nothing but
-    the host's identity. `ask` raises `AttributeError` at a host that is older than this call.
+    """Return the host's report about itself, and whether the host has the driver's own versions. If not, the report has
+    nothing but the host's identity. `ask` raises `AttributeError` at a host that is older than this call.
 
     Raises `DeviceError("host_away", ...)`.
     """
@@ -56,7 +56,7 @@ def greet(name: str, ask: Callable[[], About], hello: Callable[[], Hello], own: 
 
 
 def _of_an_older_one(name: str, hello: Callable[[], Hello]) -> About:
-    """The readable part of an old host's report: the first fields were the same ones in all versions."""
+    """Return the readable part of an old host's report: the first fields are the same in all versions."""
     with suppress(AttributeError, TypeError):
         old_hello = hello()
         return about(old_hello.name, old_hello.machine, old_hello.boot, old_hello.versions)

@@ -1,4 +1,4 @@
-"""The lab's head, for several threads that ask it which hosts have joined."""
+"""The lab's head, shared by several threads that ask it which hosts have joined."""
 
 import math
 import threading
@@ -8,19 +8,20 @@ from sweeps.errors import DeviceError
 from workers.hosts.interface import Host
 
 Found = tuple[str, Host]
-"""A host of the lab, and a text that identifies this start of it."""
+"""A text that identifies one start of a host of the lab, and that host."""
 
 _CHECKED_S = 10.0
-"""The interval at which the head is asked also while all hosts answer: Ray ends a driver two and a half minutes after
-its head."""
+"""The interval at which the head is asked even while all hosts answer: Ray ends a driver two and a half minutes after
+its head has ended."""
 
 
 class Head:
-    """The head, which is asked one question at a time. A question without an answer takes seconds: callers that wait
+    """The head, which gets one request at a time. A request without an answer takes seconds: callers that wait
     meanwhile share the failure."""
 
     def __init__(self, find: Callable[[], Sequence[Found]], clock: Callable[[], float]) -> None:
-        """`find` raises `DeviceError("head_away", ...)` if the head does not answer. `clock`: seconds, never set."""
+        """Prepare to ask the head. `find` returns the hosts that have joined, and raises `DeviceError("head_away",
+        ...)` if the head does not answer. `clock` returns seconds and is never set."""
         self._find = find
         self._clock = clock
         self._asking = threading.Lock()
@@ -28,8 +29,8 @@ class Head:
         self._away_s = self._answered_s = -math.inf
 
     def ask(self, asked_s: float) -> Sequence[Found]:
-        """The hosts that have joined. `asked_s`: since when the caller waits. Raises what `find` raises, also if that
-        failed for another caller since then."""
+        """Return the hosts that have joined. `asked_s`: the time at which the caller began to wait. Raises what `find`
+        raises, also if `find` failed for another caller since then."""
         with self._asking:
             if (away := self._away) is not None and self._away_s > asked_s:
                 raise DeviceError(away.kind, away.message, away.next_step)
@@ -42,7 +43,7 @@ class Head:
             return hosts
 
     def check(self) -> None:
-        """Ask again if the head has not answered for a while. Raises what `find` raises, if it still does not
+        """Ask the head again if it has not answered for a while. Raises what `find` raises if it still does not
         answer."""
         now_s = self._clock()
         if now_s - self._answered_s >= _CHECKED_S:

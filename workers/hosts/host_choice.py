@@ -1,4 +1,4 @@
-"""One host of a lab as a driver knows it, and the choice of a host for a device that several have."""
+"""One host of a lab as a driver knows it, and the choice of a host for a device that several hosts have."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,26 +10,26 @@ from workers.hosts.away import LOST, away
 from workers.hosts.interface import SILENT_S, Hello, Host, Queued, left_of
 
 _ITS_OWN = ("127.", "localhost:", "[::1]:")
-"""Addresses of emulators, virtual phones and forwarded ports."""
+"""The beginnings of addresses of emulators, virtual phones and forwarded ports."""
 
 
 @dataclass(slots=True)
 class Known:
-    """One host, with the leases that this driver has there."""
+    """One host, with the leases that this driver holds on its devices."""
 
     host: Host
     hello: Hello
     heard_s: float
     wrong: str
-    """The reason why the host cannot be used: both versions of what differs. Empty if it can."""
+    """The reason why the host cannot be used: the two versions that differ. Empty if the host can be used."""
     epochs: dict[str, int] = field(default_factory=dict)
-    """Leases that this driver holds, by device id."""
+    """The epochs of the leases that this driver holds, by device id."""
     shared: set[str] = field(default_factory=set)
-    """Ids of devices that another host had too while both answered: such a device has not moved; there are two, or it
-    is on a network."""
+    """The ids of devices that another host had too while both hosts answered: such a device has not moved; there are
+    two of them, or it is on a network."""
     _ids_of: Hello | None = None
     _ids: frozenset[str] = frozenset()
-    """Ids of the devices in `_ids_of`."""
+    """The ids of the devices in `_ids_of`."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -40,7 +40,7 @@ class Known:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Ids of the host's devices; none if it cannot be used."""
+        """Return the ids of the host's devices; none if the host cannot be used."""
         if self._ids_of is not self.hello:
             self._ids_of, self._ids = self.hello, frozenset(device.facts.device_id for device in self.hello.devices)
         return frozenset() if self.wrong else self._ids
@@ -49,7 +49,7 @@ class Known:
         return device_id in self.ids
 
     def meet(self, answering: Iterable["Known"]) -> None:
-        """Compare the devices that this host has just reported with those of the hosts that answer."""
+        """Compare the devices that this host has just reported with those of the other hosts that answer."""
         self.shared &= self.ids
         for host in answering:
             common = self.ids & host.ids
@@ -57,18 +57,18 @@ class Known:
             host.shared |= common
 
     def reaches(self, device_id: str) -> bool:
-        """Tell whether the host has the device over a network, which another host may do as well; not by an address of
-        its own loopback."""
+        """Tell whether the host has the device over a network, as another host may have too; an address of the host's
+        own loopback does not count."""
         unit = next((device.facts.name for device in self.hello.devices if device.facts.device_id == device_id), "")
         address = lab_names.on_host(unit).partition(":")[2].rpartition("@")[2]
         return (":" in address and not address.startswith(_ITS_OWN)) or "._adb" in address
 
 
 def chosen(candidates: Sequence[Known], device_id: str, now_s: float) -> Host | None:
-    """Choose the host that all drivers choose, of those that have the device; `None` if none answers.
+    """Choose the same host as all drivers do among those that have the device; `None` if none answers.
 
-    Raises `DeviceError("host_away", ...)` if a silent host may be measuring on the device: it has the device over the
-    network, or has one that another host reaches over the network, or both had the device while both answered.
+    Raises `DeviceError("host_away", ...)` if a silent host may be measuring on the device: if one of the hosts has the
+    device over the network, or if two of them had the device while both answered.
     """
     answering = [known for known in candidates if not known.is_silent(now_s)]
     # The host with the lease comes first, if there are several; it would not give the device to another connection
@@ -85,8 +85,8 @@ def chosen(candidates: Sequence[Known], device_id: str, now_s: float) -> Host | 
 
 
 def used_at(other: Known, device_id: str, who: str) -> str:
-    """The reason why a device that another host has as well cannot be had here: its user there. Empty if nobody uses
-    it.
+    """Return why this driver cannot use a device that another host has as well: who uses it at that host. Empty if
+    nobody does.
 
     Raises `DeviceError("host_away", ...)`.
     """
@@ -98,8 +98,8 @@ def used_at(other: Known, device_id: str, who: str) -> str:
 
 
 def different(planned: DeviceFacts, current: DeviceFacts, runtimes: Sequence[str]) -> str:
-    """The differences between the job keys of these runtimes and those that were planned for, in words; empty without
-    any."""
+    """Return the differences between a device and the one that was planned for, in all that enters the job keys of
+    these runtimes, in words; empty if there are none."""
     named = ("maker", "model", "soc", "os_build", "abi", "runtime_versions", "nnapi_level")
     compared: dict[str, tuple[object, object]] = {}
     if current.fingerprint != planned.fingerprint:

@@ -1,12 +1,12 @@
-"""The way from a driver to one host: once the connection is lost, no call is tried before the host's computer can be
+"""The connection from a driver to one host: once it is lost, no call is tried before the host's computer can be
 reached.
 
-gRPC, which carries Ray's calls, pauses between attempts to connect. The pauses grow with each one in vain, up to two
-minutes, and Ray has no setting for those between a driver and a host. So a driver makes none in vain: a plain TCP
-connection is tried instead, which costs nothing if it fails. That begins when the host is silent, before the system
-gives up the old connection (5 s: `RAY_grpc_client_keepalive_timeout_ms`), since the next call would try to connect. If
-an attempt was made all the same, there is no other until gRPC has forgotten it, which it does once for each connection.
-Ray makes none by itself: `workers.hosts.access.AGAIN_MS`.
+gRPC, which carries Ray's calls, pauses between attempts to connect. The pauses grow with each failed attempt, up to two
+minutes, and Ray has no setting for those between a driver and a host. So a driver makes no attempt that would fail: it
+tries a plain TCP connection first, which costs nothing if it fails. That begins when the host is silent, before the
+system gives up the old connection (5 s: `RAY_grpc_client_keepalive_timeout_ms`), since the next call would try to
+connect. If an attempt was made all the same, the next one waits until gRPC has dropped its record of the failed
+attempt, which it does once for each connection. Ray makes no attempt by itself: `workers.hosts.access.AGAIN_MS`.
 """
 
 import socket
@@ -18,14 +18,14 @@ from workers.hosts.interface import SILENT_S
 
 REACH_S = 1.0
 FORGOTTEN_S = 2 * IDLE_S + 0.2
-"""The time after the last call at which gRPC has forgotten its connection, and the pauses: once per `IDLE_S` it looks
-whether there was a call since it looked before."""
+"""The time after the last call at which gRPC has dropped its connection, and the pauses: once per `IDLE_S` it checks
+whether there was a call since its last check."""
 
 Address = tuple[str, int]
 
 
 def reachable(address: Address) -> bool:
-    """Tell whether something accepts a connection there, within `REACH_S`."""
+    """Tell whether a program accepts a connection at the address, within `REACH_S`."""
     try:
         socket.create_connection(address, REACH_S).close()
     except OSError:
@@ -34,7 +34,7 @@ def reachable(address: Address) -> bool:
 
 
 class Link:
-    """The link to one host, which tells whether a call is worth a try now. Any thread may ask."""
+    """The link to one host, which tells whether a call is worth a try now. Any thread may use it."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Link:
         clock: Callable[[], float] = time.monotonic,
         reach: Callable[[Address], bool] = reachable,
     ) -> None:
-        """A link that counts as just heard. `address`: of a socket that always listens on the host's computer; `None`
-        if that is not known. `clock`: seconds."""
+        """Create a link that counts as just heard. `address`: of a socket that always listens on the host's computer;
+        `None` if that is not known. `clock` returns seconds."""
         self._address = address
         self._clock = clock
         self._reach = reach
@@ -52,15 +52,16 @@ class Link:
         self._forgotten_s = clock()
 
     def heard(self) -> None:
-        """A call was answered."""
+        """Note that a call was answered."""
         self._heard_s, self._is_lost = self._clock(), False
 
     def lost(self) -> None:
-        """A call's connection was lost, or none was made. (A late answer loses none: the host may be busy.)"""
+        """Note that a call's connection was lost, or that none was made. (A late answer is no lost connection: the host
+        may be busy.)"""
         self._is_lost, self._forgotten_s = True, self._clock() + FORGOTTEN_S
 
     def silent_in_s(self) -> float:
-        """The seconds until the host counts as away; not above zero if it does."""
+        """Return the seconds until the host counts as away; not above zero if it already does."""
         return self._heard_s + SILENT_S - self._clock()
 
     def is_open(self) -> bool:

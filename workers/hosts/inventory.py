@@ -1,5 +1,5 @@
-"""The devices of this host: noticed as they come and go, and asked for their facts once each time they come; those
-without a runner again, which somebody may build meanwhile."""
+"""The devices of this host: noticed as they come and go. Each is asked for its facts once when it comes; a device
+without a runner is asked again, because somebody may build one meanwhile."""
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Condition
@@ -8,14 +8,15 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, in_one_line
 
 _AGAIN_S = 10.0
-"""A device that could not be used is asked again after this time: a person may have unlocked it."""
+"""The time after which a device that could not be used is asked again: a person may have unlocked it."""
 _RUNNER_S = 30.0
 """The time after which a device without a runner is asked again; nobody measures on it."""
 
 
 class Inventory:
-    """Devices by id, with a counter of changes. `refresh` is called regularly, from one thread. One class, since what
-    is attached, looked at, refused and kept out changes together, under one lock."""
+    """The devices by id, with a counter of changes. `refresh` is called regularly, from one thread. It is one class,
+    since the attached devices, the one being asked, and the refused and quarantined ones change together, under one
+    lock."""
 
     def __init__(
         self,
@@ -26,11 +27,11 @@ class Inventory:
         apart: Callable[[Callable[[], None]], object] = lambda call: call(),
         kept_out: Callable[[DeviceFacts], DeviceError | None] = lambda _: None,
     ) -> None:
-        """`always`: names of devices that are there whatever `listed` says. `listed`: the names of devices that are
-        attached now, and by transport why it cannot list its own; it must not disturb them. `look`: the facts of one,
-        which may take long; not called for a device that is known to have a runner, and for one at a time. It may
-        raise `DeviceError`. `apart`: makes a call that may take long. `kept_out`: the reason why nobody is to have an
-        attached device."""
+        """Create an empty inventory. `always`: names of devices that exist whatever `listed` returns. `listed` returns
+        the names of the devices that are attached now, and by transport the reason why it cannot list that transport's
+        devices; it must not disturb the devices. `look` returns the facts of one device, which may take long; it is not
+        called for a device that is known to have a runner, and for one device at a time. It may raise `DeviceError`.
+        `apart` makes a call that may take long. `kept_out` returns the reason why nobody may use an attached device."""
         self._listed = listed
         self._look = look
         self._clock = clock
@@ -38,22 +39,22 @@ class Inventory:
         self._spawn = apart
         self._kept_out = kept_out
         self._waiting: list[str] = []
-        """Names of devices: the first one is looked at, the others are next."""
+        """The names of devices to ask for their facts: the first one is being asked."""
         self._changed = Condition()
         self._change = 0
         self._facts: dict[str, DeviceFacts] = {}
         """The facts of devices, by the name under which each is attached; a device with two connections is here
         twice."""
         self._looked_s: dict[str, float] = {}
-        """The time at which each of those devices was looked at last, by name."""
+        """The time at which each of these devices was asked last, by name."""
         self._refused: dict[str, tuple[DeviceError, float]] = {}
-        """The errors of devices that were refused, with the time of the last look, by name."""
+        """The errors of devices that were refused, with the time at which each was asked last, by name."""
         self._present: set[str] = set()
-        """Names that the last look had: a device may go while it is asked for its facts."""
+        """The names that the last `refresh` found: a device may go while it is asked for its facts."""
         self._troubles: dict[str, DeviceError] = {}
         """The reasons why this host cannot list the devices of a transport, by transport."""
         self._out: set[str] = set()
-        """Ids of devices that the last look kept out."""
+        """The ids of devices that were quarantined at the last `refresh`."""
 
     @property
     def change(self) -> int:
@@ -61,24 +62,24 @@ class Inventory:
             return self._change
 
     def devices(self) -> tuple[DeviceFacts, ...]:
-        """The devices, each once, without those that are kept out."""
+        """Return the devices, each once, without quarantined ones."""
         return tuple(facts for facts in self._attached() if self._kept_out(facts) is None)
 
     def kept_out(self, device_id: str) -> DeviceError | None:
-        """The reason why nobody is to have this device, if it is attached and kept out."""
+        """Return the reason why nobody may use this device, if it is attached and quarantined."""
         matching = (facts for facts in self._attached() if facts.device_id == device_id)
         return next(map(self._kept_out, matching), None)
 
     def refused(self) -> tuple[DeviceError, ...]:
-        """Devices that cannot be used or are kept out; before them, the reasons why the host cannot list those of a
-        transport."""
+        """Return the errors of devices that cannot be used or are quarantined; before them, the reasons why the host
+        cannot list the devices of a transport."""
         out = [why for facts in self._attached() if (why := self._kept_out(facts)) is not None]
         with self._changed:
             return (*self._troubles.values(), *(error for error, _ in self._refused.values()), *out)
 
     def refresh(self) -> None:
-        """Look for devices that came or went, also into quarantine. If the host cannot list those of a transport, its
-        known ones stay."""
+        """Look for devices that came or went, or whose quarantine began or ended. If the host cannot list the devices
+        of a transport, the known ones stay."""
         attached, troubles = self._listed()
         self._set_troubles(troubles)
         stay = (name for name in self._facts if name.partition(":")[0] in troubles)
@@ -93,17 +94,17 @@ class Inventory:
             self._spawn(self._look_at_each)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until no device is looked at, at most so long."""
+        """Wait until no device is being asked for its facts, at most for `timeout_s`."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting, timeout_s)
 
     def watch(self, change: int, timeout_s: float) -> bool:
-        """Wait until the counter is not `change`. Returns `False` if it still is after `timeout_s`."""
+        """Wait until the counter differs from `change`. Return `False` if it still is the same after `timeout_s`."""
         with self._changed:
             return self._changed.wait_for(lambda: self._change != change, timeout_s)
 
     def _attached(self) -> tuple[DeviceFacts, ...]:
-        """The attached devices, each once."""
+        """Return the attached devices, each once."""
         with self._changed:
             return tuple({facts.device_id: facts for facts in reversed(self._facts.values())}.values())[::-1]
 
@@ -163,7 +164,7 @@ class Inventory:
         with self._changed:
             if name not in self._present:
                 return
-            if name in self._facts:  # the device was asked again, and is attached as before
+            if name in self._facts:  # only asking again failed: the device stays attached
                 self._looked_s[name] = self._clock()
                 return
             before = self._refused.get(name)

@@ -1,4 +1,4 @@
-"""A lab as one driver sees it: the hosts, the place of each device, and the leases that the driver holds."""
+"""A lab as one driver sees it: the hosts, the host of each device, and the leases that the driver holds."""
 
 import threading
 import time
@@ -19,8 +19,8 @@ _JOIN_S = 15.0  # the time exceeds the longest call that a follower waits for
 
 
 class Lab:
-    """The hosts of a lab, each followed in a thread of its own, which renews the leases, until `close`. One class,
-    since hosts, what they tell and the leases on their devices change together, under one lock."""
+    """The hosts of a lab. Until `close`, a separate thread follows each host and renews the leases there. It is one
+    class, since hosts, their reports and the leases on their devices change together, under one lock."""
 
     def __init__(
         self,
@@ -31,9 +31,10 @@ class Lab:
         tell: Callable[[str], object] = lambda _: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """A driver's lab. `find`: the hosts that have joined; called whenever a device is looked for in vain. `who`:
-        identifies this driver for people and for hosts. `clock`: seconds, never set. `tell` is called with a message
-        for each host that cannot be used, or whose clock is wrong. `now`: seconds since 1970."""
+        """Look for hosts, and follow them. `find` returns the hosts that have joined; it is called whenever no known
+        host has a device. `who`: identifies this driver for people and for hosts. `clock` returns seconds and is never
+        set. `tell` gets a message for each host that cannot be used, or whose clock is wrong. `now` returns seconds
+        since 1970."""
         self._head = Head(find, clock)
         self.who = who
         self._versions = versions
@@ -44,7 +45,7 @@ class Lab:
         self._known: dict[str, Known] = {}
         self._last_host: dict[str, str] = {}  # the name of the host that had the device last, by device id
         self._places: WeakKeyDictionary[Host, tuple[str, str]] = WeakKeyDictionary()
-        """The name and machine of each start of a host that somebody still knows."""
+        """The name and machine of each start of a host, while that start is referenced anywhere."""
         self._mute: dict[str, DeviceError] = {}
         self._lock = threading.RLock()
         self._looking = threading.Lock()
@@ -76,18 +77,19 @@ class Lab:
                     self._mute[key] = hello
 
     def hellos(self) -> tuple[tuple[Hello, bool], ...]:
-        """The last report of each host, and whether the host answers now, in the order of names."""
+        """Return the last report of each host, and whether the host answers now, ordered by name."""
         with self._lock:
             hosts = sorted(self._known.values(), key=lambda known: known.place)
             return tuple((known.hello, not known.is_silent(self._clock())) for known in hosts)
 
     def mute(self) -> tuple[DeviceError, ...]:
-        """The reasons why hosts that have joined, and that this driver has not heard, did not answer the last time."""
+        """Return the reasons why hosts that have joined, and that this driver has never heard, did not answer the last
+        time."""
         return tuple(self._mute.values())
 
     def select(self, name: str) -> Iterator[DeviceFacts | DeviceError]:
-        """The devices that a sweep file calls `name`, under their names in the lab; errors for those that cannot be
-        used. Nothing if there is none."""
+        """Yield the devices that a sweep file names `name`, under their names in the lab; errors for those that cannot
+        be used. Nothing if there is none."""
         names: dict[str, str] = {}
         with self._lock:
             usable = [known.hello for known in self._known.values() if not known.wrong]
@@ -104,11 +106,12 @@ class Lab:
                 yield facts
 
     def where(self, device_id: str, last_host: str | None = None, *, or_last: bool = False) -> Host:
-        """The host that has the device now; with `or_last`, the host that had it last, if that answers.
+        """Return the host that has the device now; with `or_last`, the host that had it last, if that host answers.
 
-        `last_host`: where the device was before this driver looked. Raises `DeviceError`: `head_away`, also if the host
-        answers; `host_away`, also if the host that had it has left the lab; `offline` if that host answers and has it
-        no more, and `quarantined` if a person keeps it out there.
+        `last_host`: the name of the host that had the device before this driver looked. Raises `DeviceError`:
+        `head_away`, even if the host answers; `host_away`, also if the host that had the device has left the lab;
+        `offline` if that host answers and no longer has the device; `quarantined` if a person quarantined the device
+        there.
         """
         for may_repeat in (True, False):
             with self._lock:
@@ -140,15 +143,16 @@ class Lab:
         )
 
     def _is_there(self, known: Known, device_id: str) -> bool:
-        """Tell whether a host has a device that it reports no more. Raises `DeviceError("quarantined", ...)` if a
-        person keeps it out there."""
+        """Tell whether a host has a device that it no longer reports. Raises `DeviceError("quarantined", ...)` if a
+        person quarantined the device there."""
         if all(error.kind != "quarantined" for error in known.hello.refused):
             return False
         known.host.acquire(device_id, self.who)
         return True
 
     def present(self, host: Host) -> Host:
-        """The last start of this host. Raises `DeviceError("host_away", ...)` if it is not in the lab, or silent."""
+        """Return the last start of this host. Raises `DeviceError("host_away", ...)` if it is not in the lab, or
+        silent."""
         place = self._places[host]
         with self._lock:
             for known in self._known.values():
@@ -157,7 +161,7 @@ class Lab:
         raise away(place[0], LOST)
 
     def facts(self, host: Host, device_id: str) -> DeviceFacts | None:
-        """The facts of the device, as the host reported them last; `None` if it does not have it now."""
+        """Return the facts of the device, as the host last reported them; `None` if the host does not have it now."""
         with self._lock:
             hello = self._entry_of(host).hello
         return next(
@@ -165,7 +169,8 @@ class Lab:
         )
 
     def lease(self, host: Host, device_id: str) -> int:
-        """The epoch under which this driver has the device. Raises `DeviceError`, also of `QUEUED_KIND`."""
+        """Return the epoch of the lease under which this driver has the device, after asking for the lease if
+        necessary. Raises `DeviceError`, also of `QUEUED_KIND`."""
         known = self._entry_of(host)
         with self._lock:
             held = known.epochs.get(device_id)
@@ -185,12 +190,13 @@ class Lab:
         return answer.epoch
 
     def lose(self, host: Host, device_id: str) -> None:
-        """Forget a lease, which has ended."""
+        """Delete a lease that has ended."""
         with self._lock:
             self._entry_of(host).epochs.pop(device_id, None)
 
     def hand_back(self, device_id: str) -> None:
-        """Release the device wherever this driver has it. A host that does not answer lets the lease lapse."""
+        """Release the device at every host where this driver has its lease. A host that does not answer lets the lease
+        lapse."""
         with self._lock:
             holding = [
                 (known, known.epochs.pop(device_id)) for known in self._known.values() if device_id in known.epochs
@@ -201,7 +207,7 @@ class Lab:
 
     def hint(self, device_id: str, text: str) -> None:
         """Tell the hosts that have the device, or had it last, that this user's sweeps leave it alone; with an empty
-        text, that they do no more. A host that does not answer shows nothing."""
+        text, that they no longer do. A host that does not answer shows nothing."""
         with self._lock:
             last = self._last_host.get(device_id)
             usable = [known for known in self._known.values() if not (known.wrong or known.is_silent(self._clock()))]
@@ -211,7 +217,7 @@ class Lab:
                 host.hint(Hint(device_id=device_id, user=self.who.partition(" ")[0], text=text))
 
     def free(self, name: str) -> str:
-        """A person ends the use of the device that `select` calls `name`. Returns who had it; empty if nobody had.
+        """End the use of the device that `select` names `name`, for a person. Return who had it; empty if nobody had.
 
         Raises `DeviceError`: `unknown_device`, `host_away`.
         """
@@ -256,7 +262,7 @@ class Lab:
         self._followers = [*(thread for thread in self._followers if thread.is_alive()), follower]
 
     def _follow(self, key: str) -> None:
-        """Hear the host every `BEAT_S`, until it is forgotten."""
+        """Send a beat to the host every `BEAT_S`, until the host leaves the lab or the lab is closed."""
         while not self._closed.is_set():
             with self._lock:
                 known = self._known.get(key)
@@ -293,7 +299,7 @@ class Lab:
         known.meet(other for other in self._known.values() if other is not known and not other.is_silent(now_s))
 
     def _entry_of(self, host: Host) -> Known:
-        """The entry of a host. Raises `DeviceError("host_away", ...)` if it is no longer in the lab."""
+        """Return the entry of a host. Raises `DeviceError("host_away", ...)` if the host is no longer in the lab."""
         with self._lock:
             for known in self._known.values():
                 if known.host is host:

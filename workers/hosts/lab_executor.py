@@ -1,4 +1,4 @@
-"""The executor for the devices of a lab, whose lanes follow their devices from host to host."""
+"""The executor for the devices of a lab. Its lanes follow their devices from host to host."""
 
 import time
 from collections.abc import Iterable
@@ -21,19 +21,20 @@ from workers.measure.recovery_request import RecoverRequest
 from workers.measure.stored_answer import StoredAnswerRequest, not_stored
 
 _NO_LEASE = 0
-"""An epoch that no lease has: with it a host gives a stored answer, and starts nothing."""
+"""An epoch that no lease has: with it a host returns a stored answer, and starts nothing."""
 _LEASES = 2
-"""A lease that ended while the driver was cut off is taken anew once; after that the device is another driver's."""
+"""The number of leases that a request may use: if the lease ended while the driver was cut off, the driver asks for a
+new one once; after that another driver has the device."""
 
 
 class LabExecutor:
-    """An executor that builds in processes of this machine, and measures on the hosts of a lab.
+    """The executor that builds in processes of this machine, and measures on the hosts of a lab.
 
-    Devices without a host in their name are this machine's own.
+    Devices without a host in their name belong to this machine.
     """
 
     def __init__(self, lab: Lab, folder: Path, builders: int = BUILDERS) -> None:
-        """An executor for the devices of `lab`. `builders`: the number of processes that build at once."""
+        """Create an executor for the devices of `lab`. `builders`: the number of processes that build at once."""
         self._lab = lab
         self._local = InlineExecutor(folder)
         self._builders = [InlineExecutor(folder) for _ in range(builders)]
@@ -51,39 +52,39 @@ class LabExecutor:
         return lane
 
     def close(self) -> None:
-        """The lab stays open: a command may measure again."""
+        """Close the lanes and builders. The lab stays open: a command may measure again."""
         close_all((self._local, *self._builders))
         for lane in self._lanes:
             lane.close()
 
 
 class LabLane:
-    """The driver's end of one device of the lab, on whatever host it is now."""
+    """The driver's side of one device of the lab, on whatever host the device is now."""
 
     def __init__(self, facts: DeviceFacts, lab: Lab, store: ArtifactStore) -> None:
         self._facts = facts
         self._lab = lab
         self._store = store
         self._received: tuple[str, ...] = ()
-        """Ids of results that the driver has received and that their host still stores."""
+        """The ids of results that the driver has received and that their host still stores."""
         self._received_from: Host | None = None
         self._unheard: tuple[str, Host] | None = None
-        """The result whose answer did not arrive, and the host that was asked for it."""
+        """The id of the result whose answer did not arrive, and the host that was asked for it."""
         self._present: set[str] = set()
-        """Artifacts that the present host has, by build key: it is not asked before every block."""
+        """The artifacts that the present host has, by build key, so that the host is not asked before every block."""
         self._present_on: Host | None = None
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         if isinstance(request, StoredAnswerRequest):
             stored: AnswerT | Failed = self._stored_answer(request.of)
             return stored
-        # Results received before are in the journal by now: the driver asks a device for one thing after the other.
+        # Results received before are in the journal by now: the driver sends a device one request at a time.
         received, self._received = self._received, ()
         try:
             host = self._lab.where(
                 self._facts.device_id,
                 lab_names.host_of(self._facts.name),
-                # The way back to a device that is gone begins at the host that had it.
+                # The recovery of a device that is gone begins at the host that had it.
                 or_last=isinstance(request, RecoverRequest),
             )
             if host is not self._received_from:
@@ -107,14 +108,14 @@ class LabLane:
         return answer
 
     def _is_elsewhere(self, request: Request[AnswerT], host: Host) -> bool:
-        """Tell whether this was asked of another host, which did not answer and may have stored the answer: the device
-        has moved."""
+        """Tell whether this request was sent to another host, which did not answer and may have stored the answer: the
+        device has moved."""
         if self._unheard is None or self._unheard[1] is host:
             return False
         return self._unheard[0] == request.result_id
 
     def _stored_answer(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """The answer that a host has stored: it is given without a lease, whoever has the device now."""
+        """Return the answer that a host has stored. The host returns it without a lease, whoever has the device now."""
         device_id = self._facts.device_id
         try:
             if self._unheard is not None and self._unheard[0] == request.result_id:
@@ -167,8 +168,8 @@ class LabLane:
         return answer
 
     def _check_unit(self, host: Host, request: Request[AnswerT]) -> None:
-        """Raise `DeviceError("another_device", ...)` if the host's device is another one than was planned for: the host
-        itself would compare it with nothing but what it is now."""
+        """Raise `DeviceError("another_device", ...)` if the host's device differs from the one that was planned for:
+        the host itself knows only the present device."""
         current = self._lab.facts(host, self._facts.device_id)
         if current is None:
             return
@@ -187,7 +188,8 @@ class LabLane:
         host.receive(self._store.pack(manifest))
 
     def _acknowledge(self, received: tuple[str, ...]) -> None:
-        """Acknowledge results at their host. If that fails, they stay there until its cap is reached."""
+        """Acknowledge the received results at their host. If that fails, they stay there until the host's limit is
+        reached."""
         if not received or self._received_from is None:
             return
         try:

@@ -1,7 +1,8 @@
-"""Leases of a host's devices: one driver at a time, an epoch for each grant, a queue of drivers that wait.
+"""The leases of a host's devices: one driver at a time, an epoch for each grant, a queue of drivers that wait.
 
 A lease that is not renewed lapses. It still belongs to its driver, which may be cut off and come back, until another
-driver asks for the device: then it is granted to that one with a higher epoch, after the block that runs has ended.
+driver asks for the device: then, after the running block has ended, the device is granted to that driver with a higher
+epoch.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,9 +13,9 @@ from sweeps.errors import DeviceError
 from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Queued, Use
 
 _WAITER_S = 2 * TIME_TO_LIVE_S
-"""A driver in the queue that has not asked for this time is gone."""
+"""The time after which a driver in the queue that has not asked again counts as gone."""
 PATIENCE_S = 60.0
-"""A block of a lapsed lease may run on for this time while another driver waits. Then it is ended."""
+"""The time for which a block of a lapsed lease may keep running while another driver waits. Then the block is ended."""
 
 
 @dataclass(slots=True)
@@ -27,25 +28,26 @@ class _Slot:
     until_s: float = 0.0
     running: str = ""
     left_until_s: float = 0.0
-    """The time until which its driver expects to need the device; 0 if that is not known."""
+    """The time (s, by the clock) until which the driver expects to need the device; 0 if that is not known."""
     at_least: bool = False
-    """Tells whether the driver expects to need the device for longer."""
+    """Tells whether the driver expects to need the device for longer than that."""
     queue: dict[str, float] = field(default_factory=dict)
-    """The time at which each driver asked last, in the order in which they came."""
+    """The time at which each waiting driver asked last, in the order in which the drivers came."""
     barred: set[str] = field(default_factory=set)
-    """The drivers whose use a person has ended."""
+    """The drivers whose use of the device a person has ended."""
 
     def left_s(self, now_s: float) -> float:
         return max(0.0, self.left_until_s - now_s) if self.who else 0.0
 
 
 class Leases:
-    """The leases of all devices of one host, by device id. Times are those of `clock`, in seconds."""
+    """The leases of all devices of one host, by device id. All times are those of `clock`, in seconds."""
 
     def __init__(
         self, clock: Callable[[], float], next_epoch: Callable[[], int], time_to_live_s: float = TIME_TO_LIVE_S
     ) -> None:
-        """`next_epoch` returns larger numbers each time, also after the host was started again."""
+        """Create the leases, none of which is granted yet. `next_epoch` returns a larger number each time, also after
+        the host was started again."""
         self._clock = clock
         self._next_epoch = next_epoch
         self._time_to_live_s = time_to_live_s
@@ -54,7 +56,7 @@ class Leases:
 
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
         """Ask for the lease of a device. Raises `DeviceError("leased", ...)` if a person ended this driver's use of the
-        device, and whatever `next_epoch` does; then nothing has changed."""
+        device, and whatever `next_epoch` raises; then nothing has changed."""
         with self._lock:
             now, slot = self._clock(), self._slots.setdefault(device_id, _Slot())
             if who in slot.barred:
@@ -73,7 +75,7 @@ class Leases:
             return Granted(slot.epoch)
 
     def beat(self, who: str, epochs: Mapping[str, int]) -> frozenset[str]:
-        """Renew these leases. Returns the devices that are no longer `who`'s."""
+        """Renew these leases. Return the ids of the devices whose lease `who` has lost."""
         with self._lock:
             until_s = self._clock() + self._time_to_live_s
             lost = set()
@@ -86,7 +88,7 @@ class Leases:
             return frozenset(lost)
 
     def release(self, device_id: str, epoch: int) -> bool:
-        """End a lease. Returns `False` if the lease is another one by now."""
+        """End a lease. Return `False` if the device's lease is another one by now."""
         with self._lock:
             slot = self._slots.get(device_id)
             if slot is None or not slot.who or slot.epoch != epoch:
@@ -95,7 +97,8 @@ class Leases:
             return True
 
     def free(self, device_id: str) -> str:
-        """A person ends the lease: this driver gets the device no more. Returns who had it; empty if nobody had."""
+        """End the lease for a person: the driver does not get the device again. Return who had it; empty if nobody
+        had."""
         with self._lock:
             slot = self._slots.get(device_id)
             if slot is None or not slot.who:
@@ -106,8 +109,8 @@ class Leases:
             return who
 
     def begin(self, device_id: str, epoch: int, block: str, left_s: float = 0.0, *, at_least: bool = False) -> None:
-        """A block starts. `left_s`: the seconds for which its driver expects to need the device; 0 if it does not know.
-        `at_least`: the driver expects to need it for longer.
+        """Note that a block starts. `left_s`: the seconds for which the driver expects to need the device; 0 if it does
+        not know. `at_least`: the driver expects to need the device for longer.
 
         Raises `DeviceError("lease_lost", ...)` if the lease of this epoch has ended or lapsed.
         """
@@ -121,12 +124,12 @@ class Leases:
                 slot.left_until_s, slot.at_least = now + left_s, at_least
 
     def end(self, device_id: str) -> None:
-        """The block has ended, however."""
+        """Note that the block has ended, with or without success."""
         with self._lock:
             self._slots[device_id].running = ""
 
     def overdue(self) -> tuple[str, ...]:
-        """Devices where a block runs on although its lease has ended, while another driver waits."""
+        """Return the devices on which a block runs on although its lease has ended, while another driver waits."""
         with self._lock:
             now = self._clock()
             return tuple(
@@ -144,7 +147,7 @@ class Leases:
             return slot is not None and bool(slot.who) and slot.epoch == epoch and self._clock() < slot.until_s
 
     def use(self, device_id: str) -> Use | None:
-        """The use of the device; `None` if nobody has it, uses it or waits for it."""
+        """Return the use of the device; `None` if nobody has its lease, runs a block on it or waits for it."""
         with self._lock:
             now, slot = self._clock(), self._slots.get(device_id)
             if slot is None:

@@ -1,6 +1,6 @@
-"""A Ray node of this machine, as a child process: a lab's head, the node of a device host, or that of a driver.
+"""A Ray node of this machine, as a child process: the node of a lab's head, of a device host, or of a driver.
 
-Starts Ray by its command line, and imports nothing of it.
+Starts Ray by its command line, and imports nothing of Ray.
 """
 
 import os
@@ -30,8 +30,8 @@ from ray.scripts.scripts import main
 services.start_api_server = lambda *args, **options: ("", None)
 main()
 """
-"""The program that starts a node without Ray's API server: its only module here asks the addresses of three clouds
-where it runs, and reports that usage statistics are off, also where they are."""
+"""The program that starts a node without Ray's API server. The only module of that server here queries the addresses of
+three clouds to find out where it runs, and reports that usage statistics are off, even if they are."""
 _START_BESIDE = f"""
 import os
 from ray._private import services
@@ -40,7 +40,7 @@ os.environ[{REACHABLE!r}] = "0"
 services.get_node_ip_address = lambda address=None: {LOOPBACK!r}
 main()
 """
-"""The program that starts a further node on loopback."""
+"""The program that starts a further node on the loopback address."""
 _START_S = 90.0
 _END_S = 20.0
 _POLL_S = 0.2
@@ -50,18 +50,18 @@ _OBJECTS_BYTES = 512 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """The options of a node's start."""
+    """The options for starting a node."""
 
     head: str
-    """Address of the lab's head, `HOST:PORT`."""
+    """The address of the lab's head, `HOST:PORT`."""
     is_head: bool = False
     ip: str
-    """The address of this node, which the node binds as far as Ray lets it."""
+    """The address of this node, which the node binds its sockets to if Ray lets it."""
     token_file: Path
     label: str
-    """Identifier of the node among all of the lab."""
+    """The identifier of the node among all nodes of the lab."""
     ports: Ports | None = None
-    """The ports that the node listens on; `None`: ports of Ray's choice."""
+    """The ports that the node listens on; `None`: Ray chooses the ports."""
 
 
 class Node:
@@ -71,7 +71,7 @@ class Node:
         """Start a node, and wait until it has started. Raises `ClusterError`."""
         # The folder's name is short, because sockets are in it; a user's folder may have a long name.
         self.folder = Path(tempfile.mkdtemp(prefix="edgesweep-ray-"))
-        """The folder by which Ray tells several nodes of one machine apart."""
+        """The folder by which Ray distinguishes several nodes of one machine."""
         self._log = self.folder / "start.log"
         try:
             with self._log.open("wb") as log:
@@ -81,7 +81,7 @@ class Node:
                     stdout=log,
                     stderr=log,
                     env=os.environ | environment(options.token_file, options.ip) | _start_environment(options),
-                    # Ctrl-C is this process's to handle: devices are handed back first.
+                    # This process handles Ctrl-C: devices are released first.
                     start_new_session=True,
                 )
         except OSError as error:
@@ -110,8 +110,8 @@ class Node:
         self._remove()
 
     def listening(self, *beside: int) -> tuple[tuple[int, str], ...]:
-        """The TCP ports that the node's processes, and those `beside` it with these ids, listen on, each with
-        `ADDRESS:PORT (process)`."""
+        """Return the TCP ports on which the node's processes, and the processes with the ids `beside`, listen, each
+        with `ADDRESS:PORT (process)`."""
         ports = set()
         with suppress(psutil.Error):
             for process in [
@@ -137,16 +137,16 @@ class Node:
 
 
 def listening_on(node: Node, *beside: int) -> str:
-    """A line for people: the addresses at which others reach a node and the processes beside it, as far as no firewall
-    keeps them off."""
+    """Return a line for people: the addresses at which other computers reach a node and the processes beside it, if no
+    firewall blocks them."""
     return f"listening: {', '.join(text for _, text in node.listening(*beside))}"
 
 
 def node_of_head(head: str) -> Path | None:
-    """The folder of the head's own node, if it runs on this machine for this user: a driver may use it.
+    """Return the folder of the head's own node, if it runs on this machine for this user: a driver may use that node.
 
-    Ray ends a driver whose node ends. Without the head the lab is gone anyway; a node of another host must not take
-    the sweep with it, so a driver beside that one has a node of its own, as everywhere else.
+    Ray ends a driver whose node ends. Without the head the lab is gone anyway. But the end of another host's node must
+    not end a sweep, so a driver on that host's computer has a separate node, as everywhere else.
     """
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -198,7 +198,7 @@ def _start_environment(options: NodeOptions) -> dict[str, str]:
 
 
 def _why_not(words: str, options: NodeOptions) -> ClusterError:
-    """The error that Ray's last words mean."""
+    """Return the error that Ray's last output means."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     if "Version mismatch" in words:
         mismatch = " ".join(lines[next(i for i, line in enumerate(lines) if "Version mismatch" in line) :])[:300]

@@ -1,5 +1,5 @@
-"""Fixed ports for a Ray node, and nftables rules that keep these ports to one interface: Ray itself listens on all of
-them."""
+"""Fixed ports for a Ray node, and nftables rules that open these ports to one interface only: Ray itself listens on all
+interfaces."""
 
 import importlib.util
 import os
@@ -27,11 +27,12 @@ _NAMED = (
     "--dashboard-agent-grpc-port",
     "--metrics-export-port",
 )
-"""Options of `ray start` for the ports that a node listens on beside those of its workers."""
+"""The options of `ray start` for the ports that a node listens on besides those of its workers."""
 _CLIENTS = "--ray-client-server-port"
-"""The option for clients of a head. If grpcio is there, Ray takes that for a wish to have clients."""
+"""The option for the port for clients of a head. If grpcio is installed, Ray opens that port."""
 _LEAST = len(_NAMED) + 1 + 25
-"""The least number of ports: beside the named ones, one for the agent, one for its keeper, one for each driver here."""
+"""The least number of ports: besides the named ones, one for the agent, one for its keeper, one for each driver
+here."""
 _NFT_S = 20.0
 _KILL_S = 5.0
 _LOOK_S = 0.05
@@ -39,14 +40,15 @@ _LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """A range, both ends included: everything that a node listens on, but for the lab's own port on the head."""
+    """A range of ports, both ends included, for everything that a node listens on, except for the lab's own port on the
+    head."""
 
     first: int
     last: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The range of a text `FIRST-LAST`. Raises `ValueError` with the reason."""
+        """Return the range of a text `FIRST-LAST`. Raises `ValueError` with the reason."""
         match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
         if match is None:
             raise ValueError("write FIRST-LAST, for example 24000-24999")
@@ -64,7 +66,7 @@ class Ports:
         return self.first <= port <= self.last
 
     def words(self, *, head: bool) -> list[str]:
-        """The options for `ray start`."""
+        """Return the options for `ray start`."""
         options = [*_NAMED, *_of_clients(head=head)]
         named = [f"{option}={self.first + number}" for number, option in enumerate(options)]
         workers = self.first + len(options)
@@ -72,8 +74,8 @@ class Ports:
 
 
 def any_ports(lab_port: int, *, head: bool) -> list[str]:
-    """The options for `ray start` of a node without a range: its workers listen where the system has a free port. Ray's
-    own choice is fixed, and it refuses to start where one of its ports is the lab's."""
+    """Return the options for `ray start` of a node without a range: its workers listen on any port that the system has
+    free. Ray's own choice for the other ports is fixed, and Ray refuses to start if one of them is the lab's port."""
     fixed = dict.fromkeys(_of_clients(head=head), 10001) | {"--dashboard-agent-listen-port": 52365}
     moved = [f"{option}={port - 1}" for option, port in fixed.items() if port == lab_port]
     return ["--min-worker-port=0", "--max-worker-port=0", *moved]
@@ -89,11 +91,13 @@ DEFAULT_PORTS = Ports(24000, 24999)
 
 @contextmanager
 def kept_to(address: str, ports: Ports, lab_port: int | None) -> Iterator[None]:
-    """Guard the ports until the end of the block: they are reached only over the interface of this address, and by the
-    address. Others are refused; other ports are as they were. `lab_port`: on the head, the lab's own.
+    """Guard the ports until the end of the block: they are reached only over the interface of this address, and at this
+    address. Other connections to them are refused; other ports are unaffected. `lab_port`: on the head, the lab's own
+    port.
 
-    The table belongs to an `nft` that waits here: nobody else can change it, and the kernel removes it when that ends,
-    which it does with this process, however. Raises `ClusterError`.
+    The table of rules belongs to an `nft` process that waits meanwhile: nobody else can change the table, and the
+    kernel removes it when that process ends, which it does when this process ends for any reason. Raises
+    `ClusterError`.
     """
     table = f"edgesweep_{os.getpid()}"
     rules = _rules(table, address, _interface(address), ports, lab_port)
@@ -118,7 +122,7 @@ def kept_to(address: str, ports: Ports, lab_port: int | None) -> Iterator[None]:
 
 
 def _rules(table: str, address: str, interface: str, ports: Ports, lab_port: int | None) -> str:
-    """The rules in one line: `nft -i` reads a command from each."""
+    """Return the rules in one line: `nft -i` reads a command from each line."""
     guarded = ", ".join(map(str, filter(None, (lab_port, ports))))
     return (
         f"table inet {table} {{ flags owner; chain input {{ "
@@ -171,7 +175,7 @@ def _started(argv: Sequence[str], errors: IO[str]) -> "subprocess.Popen[str]":
 
 
 def _await(holder: "subprocess.Popen[str]", look: Sequence[str], errors: IO[str]) -> None:
-    """Wait until the table is there."""
+    """Wait until the table of rules exists."""
     deadline = time.monotonic() + _NFT_S
     for is_last in tries(_NFT_S, _LOOK_S):
         if _succeeds(look, deadline - time.monotonic()):
@@ -184,7 +188,7 @@ def _await(holder: "subprocess.Popen[str]", look: Sequence[str], errors: IO[str]
 
 
 def _succeeds(argv: Sequence[str], timeout_s: float) -> bool:
-    """Tell whether a program ends with 0 in time."""
+    """Tell whether a program ends with exit code 0 in time."""
     null = subprocess.DEVNULL
     process = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null)  # noqa: S603  # an argument list; no shell
     try:

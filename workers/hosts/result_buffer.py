@@ -1,6 +1,6 @@
-"""Results on this host's disk, until the driver that asked for them has them in its journal.
+"""Results on this host's disk, until the driver that requested them has them in its journal.
 
-They survive the driver and the agent, and from the next `sync` on a loss of power. A result is stored once: a second
+They survive the driver and the agent, and from the next `sync` on a power failure. A result is stored once: a second
 one under the same id is ignored.
 """
 
@@ -19,9 +19,10 @@ from workers.hosts.disk import lack_of_room
 
 _CAP_BYTES = 2**30
 _STEP_S = 60.0
-"""A clock that differs by more from the time that has passed was set."""
+"""A clock that changed by this much more or less than the time that passed was set."""
 KEPT_DAYS = 7
-"""A result that nobody has fetched by then is dropped: its sweep measures it again, or decided without it."""
+"""The days after which a result that no driver has fetched is dropped: its sweep measures it again, or was decided
+without it."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS results (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -37,10 +38,10 @@ CREATE TABLE IF NOT EXISTS epochs (id INTEGER PRIMARY KEY, last INTEGER NOT NULL
 
 
 class Outbox:
-    """One sqlite file, with one process that writes to it. Methods may be called from several threads. One class, since
-    the file, its connection, its lock and the clock that ages its rows change together.
+    """The results in one sqlite file, to which one process writes. Methods may be called from several threads. It is
+    one class, since the file, its connection, its lock and the clock that ages its rows change together.
 
-    All raise `StoreError` if the file cannot be read or written.
+    All methods raise `StoreError` if the file cannot be read or written.
     """
 
     def __init__(
@@ -51,10 +52,10 @@ class Outbox:
         now: Callable[[], float] = time.time,
         passed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The results in this file. `version`: EdgeSweep's; results of another version are dropped, because they may
-        not be readable. `now`: seconds since 1970. `passed`: seconds, never set.
+        """Open the file. `version`: the version of EdgeSweep; results of another version are dropped, because they may
+        not be readable. `now` returns seconds since 1970. `passed` returns seconds and is never set.
 
-        On a full disk the file is opened later, by the first call once there is room.
+        On a full disk the file is opened later, by the first call once there is space.
         """
         self._file = file
         self._version = version
@@ -66,11 +67,11 @@ class Outbox:
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self.trouble: StoreError | None = None
-        """The reason why the file could not be written the last time; `None` if it could."""
+        """The reason why the last write to the file failed; `None` if it succeeded."""
         self._is_unsynced = False
         self._syncing = Lock()
         self.dropped = ""
-        """The number of dropped results of other versions, in words; empty if there were none."""
+        """The number of dropped results of other versions, in words; empty if none was dropped."""
         try:
             self._opened()
         except (sqlite3.Error, OSError) as error:
@@ -79,11 +80,11 @@ class Outbox:
                 raise self.trouble from error
 
     def keep(self, result_id: str, device_id: str, epoch: int, answer: bytes, acknowledged: Sequence[str] = ()) -> None:
-        """Store a result, and forget those that are `acknowledged`, in one commit.
+        """Store a result, and delete those that are `acknowledged`, in one commit.
 
-        The end of any process costs nothing then; a loss of power does until `sync`. To wait for the disk here would
-        take longer than the rest of a call, and the driver has the answer long before. If there are too many bytes,
-        the oldest results are dropped.
+        The result then survives the end of any process; a power failure only after `sync`. To wait for the disk in this
+        call would take longer than the rest of it, and the driver has the answer long before. If the results have too
+        many bytes, the oldest are dropped.
         """
         with self._time() as now_s:
             self._commit(
@@ -105,12 +106,12 @@ class Outbox:
         return bytes(rows[0][0]) if rows else None
 
     def acknowledge(self, result_ids: Sequence[str]) -> None:
-        """Forget these results. Unknown ids are no error: it may be the second time."""
+        """Delete these results. Unknown ids are no error: they may have been acknowledged before."""
         if result_ids:
             self._commit(*_forget(result_ids))
 
     def expire(self) -> None:
-        """Drop results that have waited for `KEPT_DAYS`. As good as free; to be called from time to time."""
+        """Drop results that have waited for `KEPT_DAYS`. This costs next to nothing; to be called from time to time."""
         with self._time() as now_s:
             last_s = now_s - KEPT_DAYS * 86400
             oldest = self._read("SELECT MIN(at_s) FROM results")[0][0]
@@ -118,11 +119,11 @@ class Outbox:
                 self._commit(("DELETE FROM results WHERE at_s < ?", (last_s,)))
 
     def count(self) -> int:
-        """The number of results that no driver has acknowledged."""
+        """Return the number of results that no driver has acknowledged."""
         return int(self._read("SELECT COUNT(*) FROM results")[0][0])
 
     def next_epoch(self) -> int:
-        """A number larger than all before, also those before the host lost its power."""
+        """Return a number larger than all returned before, including those before a power failure of the host."""
         with (
             self._writing() as connection,
             closing(
@@ -136,13 +137,13 @@ class Outbox:
         return epoch
 
     def sync(self) -> None:
-        """Wait until all that was written is on the disk. To be called every second or so."""
+        """Wait until everything that was written is on the disk. To be called every second or so."""
         with self._syncing:
             if not self._is_unsynced:
                 return
             self._is_unsynced = False
             try:
-                # The disk is waited for beside the lock of the file: nobody else waits.
+                # The wait for the disk is outside the lock of the file: nobody else waits.
                 written = os.open(f"{self._file}-wal", os.O_RDONLY)
                 try:
                     os.fsync(written)
@@ -171,7 +172,7 @@ class Outbox:
             connection.execute("PRAGMA synchronous = NORMAL")  # `sync` does the rest
             connection.executescript(_TABLES)
             if "at_s" not in {row[1] for row in connection.execute("PRAGMA table_info(results)")}:
-                # The rows are those of a host that was updated: their time begins now.
+                # The rows were written before this host was updated: their waiting time begins now.
                 connection.execute("ALTER TABLE results ADD COLUMN at_s REAL NOT NULL DEFAULT 0")
                 connection.execute("UPDATE results SET at_s = ?", (self._now(),))
             # Results that were stored while the clock was ahead wait from now on.
@@ -191,7 +192,8 @@ class Outbox:
 
     @contextmanager
     def _time(self) -> Iterator[float]:
-        """Seconds since 1970. If the clock was set meanwhile, the waiting results have not waited longer."""
+        """Yield the seconds since 1970. If the clock was set since the last call, the ages of waiting results are
+        corrected."""
         with self._ageing:
             now_s, passed_s = self._now(), self._passed()
             step_s = (now_s - self._last[0]) - (passed_s - self._last[1])

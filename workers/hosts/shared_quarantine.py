@@ -1,4 +1,4 @@
-"""Quarantines of a sweep in a lab, which are sent to the hosts of the devices too, where everybody sees them."""
+"""The quarantines of a sweep in a lab. They are also sent to the hosts of the devices, which show them to everybody."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -8,16 +8,16 @@ from workers.hosts.lab import Lab
 
 
 class ToldBook(QuarantineBook):
-    """The quarantines of this user, in the same file as everywhere."""
+    """The quarantine book of this user, in the same file as outside of a lab."""
 
     def __init__(self, lab: Lab, *, now_s: Callable[[], float] = time.time) -> None:
-        """The book for a sweep in `lab`. `now_s`: seconds since 1970."""
+        """Open the book for a sweep in `lab`. `now_s` returns seconds since 1970."""
         super().__init__(now_s=now_s)
         self._lab = lab
 
     def retell(self, device_ids: Iterable[str]) -> None:
-        """Send the state of these devices again: a host may show that of an earlier run, or have lost it when it was
-        restarted."""
+        """Send the quarantine state of these devices again: a host may show the state of an earlier run, or have lost
+        it when it was restarted."""
         for device_id in device_ids:
             quarantine = self.quarantine(device_id)
             self._lab.hint(

@@ -1,4 +1,4 @@
-"""The supervisor of a device host: the Ray node and the agent of this machine are started again whenever one of them
+"""The supervisor of a device host: starts the Ray node and the agent of this machine again whenever one of them
 ends."""
 
 import json
@@ -23,7 +23,7 @@ from workers.hosts.node import Node, NodeOptions, listening_on
 from workers.hosts.this_machine import HostConfig
 
 LEAVE_S = 120.0
-"""The time for running blocks to end when a host leaves."""
+"""The time that running blocks have to end when a host leaves."""
 _END_S = 20.0
 _AGAIN_S = 2.0
 _POLL_S, _ADDRESS_S = 0.2, 3.0
@@ -33,8 +33,8 @@ _ONLY_HERE = ("127.", "::1:", "::ffff:127.")
 
 @contextmanager
 def only_host(state: Path) -> Iterator[None]:
-    """Hold the lock by which a state folder has one host. Raises `ClusterError` with the process that is one
-    already."""
+    """Hold the lock that keeps a second host out of a state folder. Raises `ClusterError`, which names the process of
+    the present host."""
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with ExitStack() as stack:
         try:
@@ -48,7 +48,8 @@ def only_host(state: Path) -> Iterator[None]:
 
 
 def leave(state: Path) -> bool:
-    """Ask the host of this folder to hand its devices back and to end; returns then. `False` if there is none."""
+    """Ask the host of this folder to release its devices and to end; return when it has ended. Return `False` if there
+    is none."""
     pid = owner(_pid_file(state))
     if not pid:
         return False
@@ -65,8 +66,9 @@ def serve(
     tell: Callable[[str], object],
     guard: Callable[[NodeOptions], AbstractContextManager[object]] = nullcontext,
 ) -> None:
-    """Be a host until `stop()`. With no `options.ip` this machine's address is found anew for each node. `guard`: what
-    the nodes of one address run within. Raises `ClusterError` if the first start fails; later ones are tried again."""
+    """Run a host until `stop()` returns true. Without `options.ip` this machine's address is determined anew for each
+    node. `guard` returns the context in which the nodes of one address run. Raises `ClusterError` if the first start
+    fails; later starts are tried again."""
     with ExitStack() as guarding:
         _serve_within(guarding, options, config, stop, tell, guard)
 
@@ -84,7 +86,7 @@ def _serve_within(
         try:
             node_options = replace(options, label=token_hex(4), ip=options.ip or own_address(options.head))
             if guarded != node_options.ip:
-                # The guard is not entered anew for each node: to make rules a person may have to be there.
+                # The guard is not entered again for each node: a person may have to be present when rules are created.
                 guarded = ""
                 guarding.close()
                 guarding.enter_context(guard(node_options))
@@ -118,8 +120,8 @@ def _serve_on(
     *,
     may_move: bool,
 ) -> bool:
-    """Serve until the node ends, `stop()`, or the node's address is no longer this machine's, if it `may_move`. Returns
-    whether the agent ever ran."""
+    """Serve until the node ends, `stop()` returns true, or, if it `may_move`, the node's address no longer belongs to
+    this machine. Return whether the agent ever ran."""
     moved, look_s = "", 0.0
     while node.alive() and not stop() and not moved:
         with _keeper(node, options, config) as keeper:
@@ -151,8 +153,8 @@ def _serve_on(
 
 
 def _address_instead(options: NodeOptions) -> str:
-    """The address that this machine has towards the head, if that of the node is gone. Empty if it is not, or there is
-    no other one: a link that is down may come back as it was."""
+    """Return the address that this machine now has on its route to the head, if the address of the node is gone. Empty
+    if it is not gone, or there is no other one: a link that is down may come back as it was."""
     addresses = {entry.address for entries in psutil.net_if_addrs().values() for entry in entries}
     with suppress(ClusterError):
         if options.ip not in addresses:
@@ -214,8 +216,8 @@ def _joined(options: NodeOptions, config: HostConfig, devices: list[str], *, res
 
 
 def check_ports(options: NodeOptions, listening: Iterable[tuple[int, str]]) -> None:
-    """Refuse a node that others reach on a port outside of its range, with a `ClusterError`. `listening`: as of a
-    `Node`."""
+    """Refuse a node with a `ClusterError` if other computers reach it on a port outside of its range. `listening`: as
+    in `Node`."""
     lab_port = split_address(options.head)[1] if options.is_head else None
     beside = [
         text

@@ -1,4 +1,4 @@
-"""The agent of this machine: its devices, its files, its versions."""
+"""The agent of this machine, with its devices, its files and its versions."""
 
 import platform
 import secrets
@@ -27,22 +27,22 @@ from workers.plan_inputs import device_facts
 from workers.runtimes import registry as runtimes
 
 _KNOWN_S = 60.0
-"""The time that devices have to give their facts; less than a host may take to start."""
+"""The time that devices have to report their facts; less than a host may take to start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConfig:
-    """The configuration of a host by a person, and the folder of its files."""
+    """The configuration that a person gave a host, and the folder of the host's files."""
 
     name: str
     state: Path
     units: tuple[str, ...] = ()
-    """Devices besides the phones that are attached, which are found: `local`, `fake:hot`."""
+    """The devices besides the attached phones, which are found by themselves: `local`, `fake:hot`."""
     tags: tuple[str, ...] = ()
 
     @property
     def node(self) -> Path:
-        """The folder of artifacts and device files."""
+        """Return the folder of artifacts and device files."""
         return self.state / "node"
 
     @property
@@ -50,7 +50,8 @@ class HostConfig:
         return self.state / "outbox.sqlite"
 
     def machine(self) -> str:
-        """Identifier of the state folder, and so of the host, over restarts and other network addresses."""
+        """Return the identifier of the state folder, and so of the host. It stays the same over restarts and new
+        network addresses."""
         file = self.state / "host.id"
         self.state.mkdir(parents=True, exist_ok=True)
         if not file.exists():
@@ -58,8 +59,8 @@ class HostConfig:
         return file.read_text(encoding="ascii").strip()
 
     def next_boot(self, now_ms: int) -> int:
-        """The number of a new start of the agent: larger than that of all before, also if the clock was set back
-        meanwhile. `now_ms`: since 1970."""
+        """Return the number of a new start of the agent: larger than the numbers of all earlier starts, even if the
+        clock was set back meanwhile. `now_ms`: since 1970."""
         file = self.state / "host.boot"
         last = 0
         with suppress(OSError, ValueError):
@@ -71,7 +72,7 @@ class HostConfig:
 
 
 def versions() -> Versions:
-    """The versions of this machine."""
+    """Return the versions of this machine."""
     return Versions(
         edgesweep=_version("edgesweep"),
         protocol=HOST_PROTOCOL,
@@ -81,10 +82,10 @@ def versions() -> Versions:
 
 
 def agent_of(config: HostConfig, boot: int, start: Callable[[DeviceFacts, Path], Worker]) -> HostAgent:
-    """The agent, which knows the devices that give their facts within a minute. `start` gets a device and the host's
-    folder.
+    """Start the agent, which knows the devices that report their facts within a minute. `start` gets a device and the
+    host's folder, and returns a worker.
 
-    Raises `StoreError` if its results cannot be stored.
+    Raises `StoreError` if the agent's results cannot be stored.
     """
     own_versions = versions()
     config.node.mkdir(parents=True, exist_ok=True)
@@ -109,7 +110,7 @@ def agent_of(config: HostConfig, boot: int, start: Callable[[DeviceFacts, Path],
 
 
 def check_units(units: tuple[str, ...]) -> None:
-    """Refuse a name that is not that of a single device, with a `DeviceError`."""
+    """Refuse a name that does not name a single device, with a `DeviceError`."""
     for name in units:
         entry = catalog.device(name)
         if entry is None or name == f"{entry.name}:*":
@@ -126,13 +127,13 @@ def _facts(name: str, folder: Path) -> DeviceFacts:
     references: dict[str, str] = {}
     for runtime in built_in.BUILT_IN_NAMES:
         references |= runtimes.get(runtime).references()
-    # Drivers plan for what is on the device, so everything that this machine has a program of is brought there.
+    # Drivers plan for the programs on the device, so every program that this machine has is brought there.
     return device_facts(name, folder, references, catalog.runtimes(), lambda _: None)
 
 
 def _kept_out(facts: DeviceFacts) -> DeviceError | None:
-    """The error for a device that a person put into quarantine on its own host, which means all drivers. A quarantine
-    by EdgeSweep, from a sweep of this machine, is that driver's alone: its canary needs the device."""
+    """Return the error for a device that a person quarantined on its own host: that quarantine holds for all drivers. A
+    quarantine by EdgeSweep, from a sweep of this machine, holds only for that driver: its canary needs the device."""
     with suppress(StoreError):  # a file that cannot be read keeps no device out
         quarantine = QuarantineBook().quarantine(facts.device_id)
         if quarantine is not None and quarantine.by == "person":

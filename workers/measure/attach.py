@@ -1,4 +1,4 @@
-"""Preparation of a device to run artifacts: the runtimes' programs are pushed to a device that is not this host."""
+"""Prepares a device to run artifacts: pushes the runtimes' programs to a device that is not this host."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -22,23 +22,25 @@ _INTRODUCTION_DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A device, its facts with the identities of the programs that were pushed to it, and their paths there."""
+    """A device, its facts with the identities of the programs that were pushed to it, and the paths of these programs
+    on it."""
 
     device: Device
     facts: DeviceFacts
     programs: Mapping[tuple[str, str], Program] = field(default_factory=dict)
-    """Programs by runtime and format. Empty where this host's Python is the device's too."""
+    """The programs by runtime and format. Empty if the device runs this host's Python."""
 
 
 def attach(
     name: str, folder: Path, used: Iterable[str] = (), tell: Callable[[str], object] = lambda _: None
 ) -> Attached:
-    """The device that a sweep file calls `name`; `folder` is where it may keep files on this host.
+    """Return the device that a sweep file names `name`, with the runtimes' programs on it. `folder`: for the device's
+    files on this host.
 
-    The programs of PyTorch's runtimes are pushed always, so that the fingerprint is the same in every sweep, those of
-    other runtimes only if they are in `used`. If one of the latter cannot be pushed, `tell` gets the reason, and the
-    others are used. If there is no program for the device's ABI, its facts name no runtime. The phone is
-    locked from here on: pushing programs would disturb another process that measures on it. Raises `DeviceError`.
+    The programs of PyTorch's runtimes are always pushed, so that the fingerprint is the same in every sweep; those of
+    other runtimes only if the runtimes are in `used`. If one of the latter cannot be pushed, `tell` gets the reason,
+    and the others are used. If there is no program for the device's ABI, its facts name no runtime. The phone stays
+    locked after this call: pushing programs would disturb another process that measures on it. Raises `DeviceError`.
     """
     device = devices.connect(name, folder)
     facts = device.facts()
@@ -83,7 +85,8 @@ def _with_programs(
 
 
 def _with_backends_here(facts: DeviceFacts, used: Iterable[str]) -> DeviceFacts:
-    """The facts with the backends besides the CPU that libraries of this machine have. No key contains them."""
+    """Return the facts with the backends, besides the CPU, that the libraries of this machine have. No key contains
+    these."""
     for name in sorted(used) if catalog.is_host(facts.name) else ():
         with suppress(EdgeSweepError):  # a library that cannot be loaded is reported where it is used
             runtime = runtimes.get(name)
@@ -95,7 +98,8 @@ def _with_backends_here(facts: DeviceFacts, used: Iterable[str]) -> DeviceFacts:
 def _push_programs(
     device: Device, facts: DeviceFacts, name: str
 ) -> tuple[dict[tuple[str, str], Program], tuple[RunnerIdentity, ...]]:
-    """The programs of one runtime on the device, by runtime and format, and their identities; else empty."""
+    """Return the programs of one runtime on the device, by runtime and format, and their identities; both are empty if
+    there is no program for the device."""
     runtime = runtimes.get(name)
     try:
         programs = runtime.programs(facts)
@@ -109,7 +113,8 @@ def _push_programs(
 
 
 def program_of_release(device: Device, facts: DeviceFacts, variant: Variant) -> Program:
-    """The runner of another release than the one on the device, pushed to it. Raises `DeviceError`, `BuildError`."""
+    """Return the runner of another release than the one on the device, after pushing it there. Raises `DeviceError`,
+    `BuildError`."""
     runtime = runtimes.get(variant.runtime)
     programs = runtime.programs_of(facts, variant.runner_toolchain) if isinstance(runtime, ReleaseRuntime) else {}
     if variant.format not in programs:
@@ -119,8 +124,7 @@ def program_of_release(device: Device, facts: DeviceFacts, variant: Variant) -> 
 
 
 def push_program(device: Device, program: Program) -> str:
-    """Push a program. Returns its path on the device, where its libraries lie in the same folder. Raises
-    `DeviceError`."""
+    """Push a program. Return its path on the device; its libraries are in the same folder. Raises `DeviceError`."""
     file = Path(program.path)
     try:
         for library in program.libraries:
@@ -156,8 +160,8 @@ def _introduction(device: Device, runtime: Runtime, program: Program) -> RunnerI
 
 
 def _with(facts: DeviceFacts, identities: Mapping[str, tuple[RunnerIdentity, ...]]) -> DeviceFacts:
-    """The facts with all programs of each runtime. Where formats have programs of their own, a runtime is all of them:
-    with another one it is another runtime."""
+    """Return the facts with all programs of each runtime. If formats have separate programs, a runtime's identity
+    consists of all of them: with another program it is another runtime."""
     all_identities = [identity for of_runtime in identities.values() for identity in of_runtime]
     return replace(
         facts,

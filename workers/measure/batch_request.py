@@ -28,27 +28,30 @@ OF_ONE_ARTIFACT = ("no_artifact", "corrupt_push", "no_space")
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest(Request[Batch]):
-    """Time `job` and the `others` in this order, in one process, on the device in its last known state.
+    """The request to time `job` and the `others` in this order, in one process, on a device whose readiness was just
+    read.
 
-    The order is to be drawn anew for each batch. Artifacts that are not on the device are pushed first. All have one
-    runtime, threads and CPUs. A `Failed` as the answer, instead of a `Batch`, is no item's: of the kind `no_batches` if
-    the program on the device times one artifact a process, and `not_possible` if the jobs run in different programs.
+    Shuffle the jobs anew for each batch. Artifacts that are not on the device are pushed first. All jobs have the same
+    runtime, threads and CPUs. A `Failed` as the answer, instead of a `Batch`, belongs to no single job: its kind is
+    `no_batches` if the program on the device times one artifact per process, and `not_possible` if the jobs run in
+    different programs.
     """
 
     others: tuple[Job, ...]
     protocol: Protocol
     readiness: Readiness
     brief: frozenset[str] = frozenset()
-    """Keys of the jobs that have short blocks."""
+    """The keys of the jobs that have short blocks."""
     run: str = ""
-    """Identifier of the driver's run and of the batch in it; empty if the device's host need not keep the answer."""
+    """The identifier of the driver's run and of the batch in it; empty if the device's host need not store the
+    answer."""
     stage: ClassVar[Stage] = "run"
 
     @classmethod
     def of(
         cls, jobs: Sequence[Job], protocol: Protocol, readiness: Readiness, brief: Collection[str] = (), run: str = ""
     ) -> "BatchRequest":
-        """A request for these jobs."""
+        """Return a request for these jobs."""
         if not jobs:
             raise ValueError("a batch has at least one job")
         return cls(jobs[0], tuple(jobs[1:]), protocol, readiness, frozenset(brief), run)
@@ -174,7 +177,8 @@ class BatchRequest(Request[Batch]):
 
 
 def _batches(device_runner: DeviceRunner, jobs: Sequence[Job]) -> tuple[BatchRuntime, str | None]:
-    """The runtime, and the path of its program on the device, `None` for this host's Python. Raises `RunnerError`."""
+    """Return the runtime, and the path of its program on the device (`None`: this host's Python). Raises
+    `RunnerError`."""
     name = jobs[0].variant.runtime
     programs = {device_runner.program(job) for job in jobs}
     if len(programs) > 1:

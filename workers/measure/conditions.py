@@ -9,7 +9,7 @@ from workers.measure.readiness import Readiness, started_hot
 def conditions_around(
     before: Sensors, after: Sensors, readiness: Readiness, gate: Gate | None, cpu_seconds: float
 ) -> Conditions:
-    """The conditions of a block. `cpu_seconds`: CPU time of all CPUs together during the block."""
+    """Return the conditions of a block. `cpu_seconds`: the duration of the block (s) times the number of CPUs."""
     steal_share = None
     if before.steal_seconds is not None and after.steal_seconds is not None and cpu_seconds > 0:
         steal_share = max(0.0, after.steal_seconds - before.steal_seconds) / cpu_seconds
@@ -40,9 +40,9 @@ def _gate_state(gate: Gate | None, readiness: Readiness) -> GateState:
 
 
 def _throttled(before: Sensors, after: Sensors) -> bool | None:
-    """Tell whether the device throttled; `None` if it does not report it.
+    """Tell whether the device throttled; `None` if the device does not report it.
 
-    A signal that was readable before the block and is not after it counts as throttling: the block may be wrong.
+    A sensor that could be read before the block and not after it counts as throttling: the block may be wrong.
     """
     signs: list[bool] = []
     if before.throttle_count is not None:

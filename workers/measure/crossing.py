@@ -1,4 +1,4 @@
-"""Requests that cross to another process or computer without their images, which all requests of a model share."""
+"""Takes the images out of requests that are sent to another process or computer: all requests of a model share them."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -11,10 +11,11 @@ from workers.measure.device_runner import AnswerT, Request
 def parted(
     request: Request[AnswerT], share: Callable[[str, Evaluation], Any]
 ) -> tuple[Request[AnswerT], dict[str, Any]]:
-    """The request without its images, and by field what `share` makes of them, given a key that names them.
+    """Return the request without its images, and for each of its image fields the value that `share` returns for the
+    images and a key that identifies them.
 
-    The images cross beside the request: Ray resolves no reference that is inside of something else. All else is one
-    value, because Ray packs each value on its own. `dataclasses.replace` puts the images back.
+    The images are sent beside the request, because Ray resolves no reference inside another object. The rest of the
+    request is one value, because Ray packs each value separately. `dataclasses.replace` puts the images back.
     """
     values = {field.name: getattr(request, field.name) for field in fields(request)}
     shared = {

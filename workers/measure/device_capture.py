@@ -1,6 +1,6 @@
-"""Captures: programs of a device that record its other programs, started before a block and stopped after it.
+"""Captures: profilers on a device that record its other programs, started before a block and stopped after it.
 
-Such a block is slower than others: its figures are labelled `profiled`, and are kept apart from all measurements.
+A recorded block is slower than others: its times are labelled `profiled`, and are kept apart from all measurements.
 """
 
 import secrets
@@ -20,30 +20,32 @@ _NOTHING_RECORDED = 97
 _ASK_S = 30.0
 # The limit is more than any capture records of one block.
 _MAX_RECORDING_BYTES = 2**30
-# A shell's exit codes of a program that is not there, or cannot be run.
+# A shell's exit codes for a program that does not exist, or cannot be run.
 _ABSENT = (126, 127)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """One program that captures."""
+    """One profiler."""
 
     name: str
     suffix: str
-    """The ending of the name of the file that is kept."""
+    """The ending of the recording's file name."""
     argv: Callable[[str, str, float], list[str]]
-    """The arguments, from the program's path, the path of its output, and the longest time in seconds."""
+    """The function that returns the command line, given the path of the profiler, the path of its output, and the
+    longest time (s)."""
     around: bool
-    """Tells whether the capture starts the program that it records; otherwise it runs beside that program, until it is
+    """Tells whether the profiler starts the program that it records; otherwise it runs beside that program until it is
     told to stop."""
     made: Callable[[str, bool], str]
-    """The path of its output, from a path in the run folder, and whether that is on Android."""
+    """The function that returns the path of the profiler's output, given a path in the run folder, and whether the
+    device is an Android phone."""
     is_there: bool
-    """Tells whether phones have the program."""
+    """Tells whether phones come with the profiler."""
     without: str
-    """The next step where it is missing."""
+    """The next step for the user if the profiler is missing."""
     opens: str
-    """The programs that open the file, for people."""
+    """The programs that open the recording, in words for the user."""
 
 
 def _perfetto(program: str, output: str, seconds: float) -> list[str]:
@@ -100,13 +102,14 @@ CAPTURES: Mapping[str, Capture] = MappingProxyType(
         )
     }
 )
-"""All captures by name."""
+"""All captures, by name."""
 
 
 def prepared(device: Device, capture: Capture, own_program: Path | None) -> str:
-    """The program on the device: `own`, a file of this host, else the device's own.
+    """Return the path of the profiler on the device: `own_program`, a file of this host, is pushed; without it the
+    device's own profiler is used.
 
-    Raises `EdgeSweepError` with what to install or give if it has none.
+    Raises `EdgeSweepError`, which says what to install or give, if the device has none.
     """
     name = device.facts().name
     if own_program is not None:
@@ -125,8 +128,8 @@ def run(
 ) -> Completed:
     """Run `argv` on the device with the capture `program`, and pull the recording to `target`.
 
-    The result is that of `argv`. Whatever happens, nothing of it runs on. Raises `DeviceError`, and `RunnerError` if
-    nothing was recorded.
+    The result is that of `argv`. Whatever happens, no process of the capture keeps running. Raises `DeviceError`, and
+    `RunnerError` if nothing was recorded.
     """
     script = push_program(device, Program(path=str(SCRIPT)))
     name = f"{script.rpartition('/')[0]}/capture-{secrets.token_hex(8)}"
@@ -143,7 +146,7 @@ def run(
             raise RunnerError("no_profile", f"{capture.name} recorded nothing: {complaint or 'it said nothing'}")
         device.pull(f"{name}.made", target, _MAX_RECORDING_BYTES)
     except BaseException:
-        # A capture may have started the program in a process group of its own.
+        # A capture may have started the program in a separate process group.
         with suppress(DeviceError, OSError):
             device.end_orphans()
         raise

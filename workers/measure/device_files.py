@@ -17,20 +17,21 @@ from workers.models.package import Images
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The images of one evaluation set in the shape of one model."""
+    """The images of one evaluation set, in the input shape of one model."""
 
     evaluation_id: str
     images: Images
 
 
 class Pushes:
-    """Pushes of files to one device, whose time is counted for the record of the measurement that needs them."""
+    """The pushes of files to one device. Their time is counted for the record of the measurement that needs the
+    files."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._untaken_s: defaultdict[str, float] = defaultdict(float)
         self.total_s = 0.0
-        """The seconds of all pushes so far, on the device's clock, also of those that failed."""
+        """The seconds that all pushes so far took, including those that failed, on the device's clock."""
 
     def push(self, build_key: str, source: Path, name: str, *, sha256: str | None = None) -> str:
         """Push a file as `Device.push` does, for a measurement of this build. Raises `DeviceError`."""
@@ -44,15 +45,16 @@ class Pushes:
             self.total_s += seconds
 
     def take_s(self, build_key: str) -> float:
-        """The seconds of pushes for this build since they were last taken: no record counts them twice."""
+        """Return the seconds of pushes for this build since the last call for it, so that no two records count the same
+        push."""
         return self._untaken_s.pop(build_key, 0.0)
 
 
 class DeviceFiles:
-    """The files on one device. Each is pushed once."""
+    """The files that this process has pushed to one device. Each file is pushed once."""
 
     def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:
-        """The files of one device. `folder`: for short-lived files on this host."""
+        """Prepare to push files. `folder`: for short-lived files on this host."""
         self._device = device
         self._pushes = pushes
         self._store = store
@@ -61,8 +63,8 @@ class DeviceFiles:
         self._images: dict[tuple[str, tuple[int, ...]], str] = {}
 
     def artifact(self, build_key: str) -> tuple[Manifest, str]:
-        """The manifest of a build's artifact, and its path on the device. The bytes are checked before they are pushed.
-        Raises `DeviceError`."""
+        """Return the manifest of a build's artifact, and its path on the device, after pushing it if necessary. The
+        bytes are checked before they are pushed. Raises `DeviceError`."""
         if build_key not in self._artifacts:
             manifest = self._store.find(build_key)
             if manifest is None:
@@ -73,12 +75,12 @@ class DeviceFiles:
         return self._artifacts[build_key]
 
     def folder_of(self, manifest: Manifest) -> Path:
-        """The artifact's folder on this host."""
+        """Return the artifact's folder on this host."""
         return self._store.model(manifest).parent
 
     def images(self, evaluation: Evaluation, build_key: str) -> str:
-        """The path of the images on the device, where they stay until `close`. `build_key`: the build that needs them
-        now."""
+        """Push the images if necessary, and return their path on the device, where they stay until `close`.
+        `build_key`: the build that needs them now, to which the time of the push is charged."""
         key = evaluation.evaluation_id, evaluation.images.shape
         if key in self._images:
             return self._images[key]

@@ -26,23 +26,23 @@ _LOGIT_BYTES = np.dtype(np.float32).itemsize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """One accuracy pass on a device."""
+    """The result of one accuracy pass on a device."""
 
     logits: Logits
-    """Logits (N, classes) float32 of every image, from a separate process. A stock tool gives only those of the first
-    images, which are in its file."""
+    """Logits (N, classes) float32 of all N images, computed in a separate process. A stock tool gives only those of the
+    first images, which are in its file."""
     device_seconds: float
-    """The seconds on the clock of the device that ran the pass, without `push_seconds`."""
+    """The seconds that the pass took, by the clock of the device that ran it, without `push_seconds`."""
     push_seconds: float
     labels: tuple[str, ...] = ()
     """Trust labels that say how the logits were made."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
-    """Further metrics, as of `Accuracy.extra_metrics`."""
+    """Further metrics, as in `Accuracy.extra_metrics`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogitsRequest(Request[Evaluated]):
-    """Run the artifact on every image."""
+    """The request to run the artifact on every image."""
 
     evaluation: Evaluation
     stage: ClassVar[Stage] = "evaluate"

@@ -1,9 +1,8 @@
-"""The fixed-performance mode of a device, which is switched on for the blocks of one round, and off again in every
-case.
+"""The fixed-performance mode of a device: switched on for the blocks of one round, and off again in every case.
 
-On Android 11 and later this is `cmd power set-fixed-performance-mode-enabled`: the phone uses clocks that it can
-sustain. The mode stays on if the host dies. So while it may be on, a marker file is on the host's disk; the next
-contact that finds the marker switches the mode off.
+On Android 11 and later this is `cmd power set-fixed-performance-mode-enabled`: the phone uses clock rates that it can
+sustain. The mode stays on if the host dies. So while the mode may be on, a marker file is on the host's disk; the next
+process that uses the device and finds the marker switches the mode off.
 """
 
 import hashlib
@@ -24,13 +23,13 @@ from workers.devices.local import from_os_error
 
 class FixedPerformance:
     """A context manager, for one block or many. `on`: whether the mode is on; `None`: the device has no such mode, or
-    it is not wanted and was not changed.
+    the mode is not wanted and was not changed.
 
-    Entering raises `DeviceError`. Leaving does not: the block stays valid, and the marker remains for the next contact
-    as long as the mode may be on.
+    Entering raises `DeviceError`. Leaving does not: the block stays valid, and as long as the mode may be on, the
+    marker remains for the next process that uses the device.
 
-    `during` lets it stay on from one block to the next of the same round, which saves a phone two questions a block.
-    Callers that ask the device for something else between them, or wait, call `end` first.
+    `during` lets the mode stay on from one block to the next of the same round, which saves two commands on the phone
+    per block. Callers that ask the device for something else between blocks, or wait, call `end` first.
     """
 
     def __init__(self, device: Device, device_id: str, folder: Path, *, wanted: bool = True) -> None:
@@ -42,9 +41,10 @@ class FixedPerformance:
         self._has: bool | None = None if wanted else False
         self._was_on = False
         self._round: int | None = None
-        """The round for which the mode is on between two blocks."""
+        """The round for which the mode stays on between two blocks."""
         self.just_switched = False
-        """Tells whether the mode was off before this block: readings of the sensors from then were at other clocks."""
+        """Tells whether the mode was off before this block: sensor readings from before it were taken at other clock
+        rates."""
 
     def __enter__(self) -> Self:
         self.on = None
@@ -65,13 +65,13 @@ class FixedPerformance:
 
     @property
     def stays_on(self) -> bool:
-        """Tell whether the mode is on, though no block runs."""
+        """Tell whether the mode stays on between two blocks."""
         return self._round is not None
 
     @contextmanager
     def during(self, round_: int | None) -> Iterator[Self]:
-        """Enter and leave, but after the block the mode stays on for the next one of this round. `None`: it does not
-        stay on. A new round switches it anew, so that a device that has dropped it is not believed for long."""
+        """Enter and leave, but keep the mode on after the block for the next block of this round. `None`: the mode does
+        not stay on. Each round switches the mode on anew: a device may have dropped it unnoticed."""
         self.just_switched = not self.stays_on or self._round != round_
         if self.just_switched:
             self.end()
@@ -87,7 +87,7 @@ class FixedPerformance:
             self.__exit__(None, None, None)
 
     def end(self) -> None:
-        """Switch off a mode that stays on. The method does not raise, as leaving does not."""
+        """Switch off a mode that stays on between blocks. Does not raise, as leaving does not."""
         if self.stays_on:
             self._round = None
             self.__exit__(None, None, None)
@@ -104,13 +104,13 @@ class FixedPerformance:
                 "restart the device, or measure without the mode: protocol: {fixed_performance: false}",
             )
         else:
-            # The device lets the mode be switched off only, so it has none.
+            # The device only accepts switching the mode off, so it has no such mode.
             self._has = False
             _forget(self._marker)
 
 
 def restore_leftovers(device: Device, device_id: str, folder: Path) -> bool:
-    """Switch off a mode that an earlier block or run left on. Returns whether there was one.
+    """Switch off a mode that an earlier block or run left on. Return whether there was one.
 
     Raises `DeviceError` if the device does not answer, or refuses (`mode_stays`); the marker then remains.
     """
@@ -127,7 +127,8 @@ def _marker(device_id: str, folder: Path) -> Path:
 
 
 def _write(marker: Path, device_id: str) -> None:
-    """Write the marker to the disk, not only to its cache. Only its existence matters; its text is for people."""
+    """Write the marker to the disk itself, not only to the cache of the disk. Only its existence matters; its text is
+    for people."""
     try:
         marker.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"device_id": device_id, "process": os.getpid(), "since": time.time()})
@@ -141,7 +142,8 @@ def _write(marker: Path, device_id: str) -> None:
 
 
 def _switch_off(device: Device, device_id: str, marker: Path) -> None:
-    """Switch the mode off on a device that was asked to switch it on. It has the mode, even if it now denies it."""
+    """Switch the mode off on a device that was asked to switch it on. The device has the mode, even if it now denies
+    that."""
     if not device.set_fixed_performance(False):
         raise DeviceError(
             "mode_stays",
@@ -152,5 +154,5 @@ def _switch_off(device: Device, device_id: str, marker: Path) -> None:
 
 
 def _forget(marker: Path) -> None:
-    with suppress(OSError):  # a remaining marker only causes one more switch at the next contact
+    with suppress(OSError):  # a remaining marker only causes one more switch when the device is next used
         marker.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Forecast of the blocks on this computer in its present state, before anything runs."""
+"""A preview of how blocks would run on this computer in its present state, before anything runs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,15 +13,17 @@ from workers.measure.readiness import judge
 
 
 def outlook_here(plan: Plan) -> list[str]:
-    """Lines about the blocks of a plan on this computer in its present state; empty if the plan times nothing here."""
+    """Return lines of text about the blocks of a plan on this computer in its present state; none if the plan times
+    nothing here."""
     device_ids = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
     timed = [job.device_id for job in plan.jobs if job.device_id in device_ids and not job.emulated]
     return list(outlook(read_sensors(), plan.protocol.on(timed[0]), other_sweeps())) if timed else []
 
 
 def outlook(sensors: Sensors, protocol: Protocol, sweeps: Sequence[str] = ()) -> Iterator[str]:
-    """A line for each kind of condition that is not met now; none if the computer is ready, or without a gate. Pure.
-    `sweeps`: others that run here, in words; between their blocks they build, which no sensor shows beforehand."""
+    """Yield a line of text for each kind of condition that is not met now; none if the computer is ready, or there is
+    no gate. Pure. `sweeps`: other sweeps that run on this computer, in words; between their blocks they build, which no
+    sensor shows beforehand."""
     gate = protocol.gate
     if gate is None:
         return

@@ -1,4 +1,4 @@
-"""The nodes of a model that its backend took on a device; the rest runs on the CPU without a word."""
+"""The nodes of a model that its backend runs on a device; the remaining nodes run on the CPU without any message."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -16,17 +16,18 @@ from workers.toolchains.environments import command_within
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Metrics and labels of a partition. Empty where it is not known, or where a backend takes all or nothing."""
+    """The metrics and labels of a partition. Empty if the partition is not known, or if a backend runs all nodes or
+    none."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
-    """The label `backend_fell_back` if the backend took nothing."""
+    """The label `backend_fell_back` if the backend runs no node."""
 
 
 def partition(device_runner: DeviceRunner, job: Job, deadline_s: float) -> Partition:
-    """One profiled inference of the job's artifact.
+    """Run one profiled inference of the job's artifact, and count the nodes.
 
-    Raises `DeviceError`, also if the runner does not end well: a backend that took nothing must not go unnoticed.
+    Raises `DeviceError`, and `RunnerError` if the runner fails: a backend that runs no node must not go unnoticed.
     """
     runtime, backend = registry.get(job.variant.runtime), job.variant.backend
     if job.emulated or not isinstance(runtime, PartitioningRuntime) or not runtime.profiled_as(backend):

@@ -1,4 +1,4 @@
-"""Processes of runners on a device: each gives a report, or the reason why there is none."""
+"""Runs processes of runners on a device: each gives a report, or the reason why there is none."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -10,7 +10,7 @@ from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, Ru
 from workers.toolchains.environments import command_within
 
 _SIGALRM = 14
-"""The number of the signal on every Linux, so also on phones."""
+"""The number of SIGALRM on every Linux, so on phones too."""
 _ENDED_EARLY = ("no_report", "truncated")
 ToldT = TypeVar("ToldT")
 
@@ -23,9 +23,12 @@ def report(
     deadline_s: float,
     toolchain: str = INSTALLED,
 ) -> tuple[Completed, RunReport]:
-    """Run one process of a runner that keeps the contract: `program`, or this host's Python, with that toolchain.
-    Raises `DeviceError`, and `RunnerError`: also if another release ran, as a device's program may have another
-    name."""
+    """Run one process of a runner that keeps the runner contract, with the given toolchain: `program`, or this host's
+    Python. Return its output and its report.
+
+    Raises `DeviceError`, and `RunnerError`: also if another release than the requested one ran, since a device's
+    program may be of another release than its name says.
+    """
     argv = runtime.command(request, program)
     argv = argv if program else command_within(argv, toolchain)
     completed, run_report = told(device, argv, runtime.parse, deadline_s)
@@ -37,14 +40,14 @@ def report(
 def told(
     device: Device, argv: Sequence[str], parse: Callable[[bytes], ToldT], deadline_s: float
 ) -> tuple[Completed, ToldT]:
-    """The output of a runner's process, as `parse` reads it. Raises `DeviceError`, and `RunnerError`: the runner's own,
-    or the reason why its process ended."""
+    """Run a runner's process, and return its output, raw and as `parse` reads it. Raises `DeviceError`, and
+    `RunnerError`: the one that the runner reported, or the reason why its process ended."""
     completed = device.run(argv, deadline_s)
     return completed, read(completed, parse)
 
 
 def read(completed: Completed, parse: Callable[[bytes], ToldT]) -> ToldT:
-    """The output of a process that has ended, as of `told`."""
+    """Return the output of a process that has ended, as `parse` reads it; raises as in `told`."""
     if completed.exit_code != 0:
         try:
             # A runner that knows the fault reports it before it ends.
@@ -64,10 +67,11 @@ def batch(
     deadline_s: float,
     toolchain: str = INSTALLED,
 ) -> list[BatchOutcome]:
-    """Run one process of a batch: `argv` as of `batch_command`, the outcomes as of `parse_batch`.
+    """Run one process of a batch. `argv`: as in `batch_command`; the outcomes: as in `parse_batch`.
 
-    The item at which the process ended gets the reason for that, and all get it if another release than `toolchain`
-    ran. After `deadline_s` nothing is known of any item.
+    If the process ended early, the artifact that it was working on gets the reason as its outcome. If another release
+    than `toolchain` ran, every artifact gets that as its outcome. After `deadline_s` nothing is known of any artifact.
+
     Raises `DeviceError`.
     """
     completed = device.run(argv, deadline_s)
@@ -96,10 +100,10 @@ def _other_release(run_report: RunReport, toolchain: str) -> RunnerError | None:
 
 
 def death(completed: Completed) -> RunnerError:
-    """The reason why a process ended with an exit code that is not 0.
+    """Return the reason why a process ended with an exit code other than 0.
 
-    A killed process (mostly for lack of memory) ends with SIGKILL: -9 here, 137 in a shell. The native runners end
-    themselves by SIGALRM.
+    A killed process (mostly for lack of memory) ends with SIGKILL: exit code -9 here, 137 in a shell. The native
+    runners end themselves by SIGALRM.
     """
     if completed.exit_code in (-_SIGALRM, 128 + _SIGALRM):
         return RunnerError("timeout", "the artifact took too long, and the runner ended itself")

@@ -5,10 +5,10 @@ The rules:
 * A condition without a sensor is not checked. That does not mean cool: `Conditions.heat_known` is false then, and the
   block is labelled `ungated`.
 * A sensor that was there and can no longer be read makes the device not ready: an unknown battery level counts as too
-  low, an unknown temperature as too high, also where another thermometer takes the place of the battery's.
-* The load of other programs is waited for like heat, with a limit of its own (`Readiness.busy_only`): waiting seldom
-  ends it. On the computer that people also work on another benchmark is such load; on a phone or a board, which nobody
-  uses meanwhile, it is not.
+  low, an unknown temperature as too high, even if another thermometer replaces the battery's.
+* A run waits for the load of other programs to end as for heat, with a separate limit (`Readiness.busy_only`): waiting
+  seldom ends it. On a computer that people also work on, another benchmark counts as such load; on a phone or a board,
+  which nobody else uses meanwhile, it does not.
 """
 
 import math
@@ -19,19 +19,19 @@ from sweeps.records import Lack
 from workers.devices.interface import Device, Sensors
 
 POLL_SECONDS = 5.0
-"""Pause between two readings of the sensors: batteries cool by a few hundredths of a degree in that time."""
+"""The pause between two readings of the sensors: batteries cool by a few hundredths of a degree in that time."""
 
 _NO_TIME_S = 1e-3
-"""Shorter waits are over: a float clock may not even advance by so little."""
+"""A wait with less time left than this is over: a clock that is a float may not even advance by so little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """The readiness of a device at one time."""
+    """The readiness of a device at one point in time."""
 
     sensors: Sensors
     lacking: tuple[Lack, ...]
-    """The conditions that are not met. An empty tuple says that the device is ready."""
+    """The conditions that are not met; empty if the device is ready."""
     busy_only: bool
     """Tells whether the load of other programs is the only condition that is not met."""
     waited_seconds: float = 0.0
@@ -43,14 +43,14 @@ class Readiness:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The conditions that are not met, in words."""
+        """Return the conditions that are not met, in words."""
         return tuple(lack.text for lack in self.lacking)
 
 
 def judge(sensors: Sensors, gate: Gate, earlier: Sensors | None = None) -> Readiness:
-    """Compare one reading of the sensors with the gate. Pure.
+    """Compare one reading of the sensors with the gate, and return the readiness. Pure.
 
-    `earlier`: an earlier reading of the same device, which shows the sensors that it has.
+    `earlier`: an earlier reading of the same device, which shows which sensors the device has.
     """
     benchmarks = tuple(Lack(f"another benchmark runs on the device: {program}") for program in sensors.competing)
     busy: tuple[Lack, ...] = ()
@@ -74,10 +74,10 @@ def started_hot(sensors: Sensors, gate: Gate) -> bool:
 
 
 def await_ready(device: Device, gate: Gate, seconds: float, earlier: Sensors | None = None) -> Readiness:
-    """Wait for the device, at most `seconds`; the sensors are read at least once.
+    """Wait until the device is ready, at most for `seconds`; the sensors are read at least once.
 
-    A long wait may be split into short ones: `earlier` is then the first reading of all. Raises `DeviceError` if the
-    device does not answer, and `ValueError` if `seconds` is NaN: the wait would never end.
+    A long wait may be split into short ones: `earlier` is then the first reading of them all. Raises `DeviceError` if
+    the device does not answer, and `ValueError` if `seconds` is NaN, since the wait would never end.
     """
     if math.isnan(seconds):
         raise ValueError("the longest wait is not a number")

@@ -1,4 +1,5 @@
-"""The request to bring back a device that does not answer: its host takes the step, without a device that answers."""
+"""The request to bring back a device that does not answer. The device's host takes the step; the device need not
+answer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,20 +12,20 @@ from workers.devices.interface import Rung
 from workers.measure.device_runner import DeviceRunner, Request
 
 _LETS_GO = frozenset({"restart_adb", "reboot"})
-"""Rungs after which nothing on the phone is as it was, so it is attached anew. The process that restarts the adb server
-must not be one that uses it."""
+"""Rungs after which no state on the phone is as it was, so the phone is attached anew. The process that restarts the
+adb server must not be one that uses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The step was taken; with `ask`, the device answered."""
+    """The answer that the step was taken; for the step `ask`, that the device answered."""
 
     rung: Rung
 
 
 @dataclass(frozen=True, slots=True)
 class RecoverRequest(Request[Taken]):
-    """Take one step to bring the device back."""
+    """The request to take one step to bring the device back."""
 
     rung: Rung
     stage: ClassVar[Stage] = "run"

@@ -1,4 +1,4 @@
-"""The request to a runner for one artifact, before the number of iterations or the images are known."""
+"""The request to a runner for one artifact, before the number of iterations or the images are set."""
 
 from sweeps.manifest import Manifest
 from sweeps.variant import RunAxes, Variant
@@ -9,7 +9,7 @@ _INPUT_TYPES = {"float32": "float"}
 
 
 def run_request(variant: Variant, run: RunAxes, manifest: Manifest, model: str) -> RunRequest:
-    """A request for one iteration, without a warm-up. `model`: its path on the device."""
+    """Return a request for one iteration, without a warm-up. `model`: the path of the artifact on the device."""
     return RunRequest(
         model=model,
         backend=variant.backend,

@@ -1,8 +1,8 @@
-"""Measuring with a stock benchmark tool, which keeps no runner contract.
+"""Measures with a stock benchmark tool, which does not keep the runner contract.
 
-It counts iterations instead of seconds, and reads quantized inputs and evaluation images only from files of its own
-form. So such files are built, pushed and removed here, and what it tells is collected from where it writes it: stdout,
-stderr, a file or Android's log.
+Such a tool counts iterations instead of seconds, and reads quantized inputs and evaluation images only from files in
+its own format. So these files are built, pushed and removed here, and the tool's output is collected from where the
+tool writes it: stdout, stderr, a file or Android's log.
 """
 
 import secrets
@@ -30,10 +30,11 @@ _MAX_TOLD_BYTES = 64 * 2**20
 
 
 class StockToolRunner:
-    """The stock tools of one device. All methods raise `DeviceError`, and `BuildError` if a file cannot be built."""
+    """The runner of the stock tools of one device. All methods raise `DeviceError`, and `BuildError` if a file cannot
+    be built."""
 
     def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:
-        """The runner of one device; `folder` is for short-lived files on this host."""
+        """Prepare to push files; `folder` is for short-lived files on this host."""
         self._device = device
         self._pushes = pushes
         self._store = store
@@ -41,7 +42,8 @@ class StockToolRunner:
         self._carriers: dict[str, str] = {}
 
     def timed_model(self, tool: StockTool, manifest: Manifest, request: RunRequest) -> str:
-        """The path on the device of the file to time: a quantized input must be in the model's file.
+        """Return the path on the device of the file to time. A quantized input has to be part of the model's file, so
+        such a file is built and pushed at the first call.
 
         Raises `RunnerError` if the tool cannot run this request.
         """
@@ -56,7 +58,7 @@ class StockToolRunner:
     def timing(
         self, tool: StockTool, program: str, request: RunRequest, deadline_s: float
     ) -> tuple[Completed, RunReport]:
-        """Run a few iterations to find how many are needed, then time them."""
+        """Run a few iterations to find how many are needed, then time that many."""
         _, trial = self._timed(tool, program, tool.trial(request), deadline_s)
         return self._timed(tool, program, tool.enough(request, trial), deadline_s)
 
@@ -69,10 +71,11 @@ class StockToolRunner:
         request: RunRequest,
         deadline_s: float,
     ) -> Logits:
-        """(n, classes) float32: the logits of the first n images, as many as the tool is given.
+        """Return the logits of the first n images, (n, classes) float32; n is the number of images that the tool is
+        given.
 
-        They are in separate files, because the timed and shipped file contains no images. `deadline_s`: for each
-        process, one per batch.
+        The images are in separate files, because the file that is timed and shipped contains no images. `deadline_s`:
+        for each process, of which there is one per batch of images.
         """
         check(tool, request)
         paths = self._push_inputs(tool, manifest, images)
@@ -91,7 +94,7 @@ class StockToolRunner:
         return np.array(rows, dtype=np.float32).reshape(count, -1)
 
     def close(self) -> None:
-        """Remove the files that contain an input."""
+        """Remove the files that contain an input from the device."""
         self._remove(self._carriers.values())
         self._carriers.clear()
 
@@ -120,7 +123,8 @@ class StockToolRunner:
             return file.read_bytes()
 
     def _mark_log(self, tag: str) -> str:
-        """Write a line into Android's log, after which the tool's begin; empty on a device without that log."""
+        """Write a marker line into Android's log, after which the lines of the tool begin, and return the marker; empty
+        on a device without that log."""
         if not tag or not self._device.facts().os_build.startswith("Android"):
             return ""
         mark = f"edgesweep {secrets.token_hex(8)}"
@@ -128,8 +132,8 @@ class StockToolRunner:
         return mark if done.exit_code == 0 else ""
 
     def _log_since(self, mark: str, tag: str) -> bytes:
-        """The lines that were written with this tag after the mark. Raises `RunnerError` if the log no longer has the
-        mark."""
+        """Return the lines that were written with this tag after the marker. Raises `RunnerError` if the log no longer
+        contains the marker."""
         done = self._device.run(["logcat", "-d", "-v", "raw", "-s", f"{tag}:I"], _LOG_DEADLINE_S)
         _, marked, log = done.stdout.replace(b"\r\n", b"\n").rpartition(mark.encode() + b"\n")
         if done.exit_code == 0 and not marked:
@@ -141,7 +145,7 @@ class StockToolRunner:
         return b"\n" + log
 
     def _push_inputs(self, tool: StockTool, manifest: Manifest, images: Images) -> list[str]:
-        """The paths on the device of the files with the images, one for each batch."""
+        """Push the images, and return the paths of their files on the device, one for each batch of images."""
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="inputs-") as folder:
             files = tool.inputs(manifest, self._store.model(manifest), images, Path(folder))
             stem = f"{manifest.build_key[:16]}-{len(files) * manifest.input.shape[0]}"

@@ -1,4 +1,4 @@
-"""The request for an answer that was lost on its way: nothing is measured for it."""
+"""The request for an answer that was lost on its way to the driver: nothing is measured for it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswerRequest(Request[AnswerT]):
-    """A request to a host of a lab for the answer to `of` that the host still stores, whoever has the device by now.
+    """The request to a host of a lab for the stored answer to the request `of`, whoever uses the device by now.
 
-    The answer is a `Failed` of the kind `not_kept` if the host stores none. No other executor stores answers.
+    The answer is a `Failed` of the kind `not_kept` if the host has stored none. No other executor stores answers.
     """
 
     of: Request[AnswerT]

@@ -17,9 +17,9 @@ from workers.measure.readiness import Readiness, await_ready
 from workers.measure.run_request import run_request
 from workers.runtimes.interface import RunReport, RunRequest
 
-# Starting Python and torch on a slow, busy machine, and loading a large model.
+# The time to start Python and torch on a slow, busy machine, and to load a large model.
 START_DEADLINE_S = 120.0
-# A stock tool is tried before it is timed.
+# A stock tool runs a trial before it times.
 _PROCESSES = 2
 # Two clocks are compared, and a runner rounds.
 _CLOCK_SLACK = 1.01
@@ -30,12 +30,13 @@ WorkT = TypeVar("WorkT")
 
 @dataclass(frozen=True, slots=True)
 class ReadyRequest(Request[Readiness]):
-    """Push the job's artifact, which must be on this host, to the device. Then wait until the device is ready."""
+    """The request to push the job's artifact, which must be on this host, to the device, and then to wait until the
+    device is ready."""
 
     gate: Gate | None
-    """The limits; `None`: the sensors are read once."""
+    """The limits of readiness; `None`: the sensors are read once."""
     seconds: float
-    """The longest wait, on the device's own clock."""
+    """The longest wait (s), by the device's own clock."""
     stage: ClassVar[Stage] = "run"
     keeps_mode: ClassVar[bool] = True
 
@@ -64,13 +65,13 @@ class ReadyRequest(Request[Readiness]):
 
 @dataclass(frozen=True, slots=True)
 class BlockRequest(Request[Block]):
-    """Time one process of the runner, on the device in its last known state."""
+    """The request to time one process of the runner, on a device whose readiness was just read."""
 
     round: int
     protocol: Protocol
     readiness: Readiness
     run: str = ""
-    """Identifier of the driver's run; empty if the device's host need not keep the answer."""
+    """The identifier of the driver's run; empty if the device's host need not store the answer."""
     stage: ClassVar[Stage] = "run"
     keeps_mode: ClassVar[bool] = True
 
@@ -133,7 +134,7 @@ class BlockRequest(Request[Block]):
 
 
 def timed_request(job: Job, manifest: Manifest, model: str, protocol: Protocol) -> RunRequest:
-    """The runner's request for one block. `model`: the artifact's path on the device."""
+    """Return the runner's request for one block. `model`: the path of the artifact on the device."""
     return replace(
         run_request(job.variant, job.run, manifest, model),
         warmup_iterations=protocol.warmup_iterations,
@@ -145,7 +146,7 @@ def timed_request(job: Job, manifest: Manifest, model: str, protocol: Protocol) 
 
 
 def _timed_model(device_runner: DeviceRunner, job: Job) -> tuple[Manifest, str]:
-    """The manifest, and the path on the device of the file to time."""
+    """Return the manifest, and the path on the device of the file to time."""
     manifest, model = device_runner.files.artifact(job.build_key)
     program = device_runner.program(job)
     if program is None or program.tool is None:
@@ -162,7 +163,8 @@ def observed(
     work: Callable[[], WorkT],
     round_: int | None = None,
 ) -> tuple[WorkT, float, Conditions]:
-    """The result of `work` on the device, its seconds on the device's clock, and the conditions around it.
+    """Run `work` on the device. Return its result, its duration (s) by the device's clock, and the conditions around
+    it.
 
     With `round_` the fixed-performance mode stays on afterwards, for the next block of this round.
     """
@@ -184,8 +186,8 @@ def observed(
 
 
 def check_clocks(reports: Iterable[RunReport], seconds: float) -> None:
-    """Compare the reports' times with `seconds`, the duration of the process that made all of them, on the device's
-    clock. Raises `RunnerError`."""
+    """Compare the times in the reports with `seconds`, the duration of the process that wrote all of them, by the
+    device's clock. Raises `RunnerError`."""
     if not seconds > 0:
         raise RunnerError("clock_went_back", f"by the device's own clock the block took {seconds:.3f} s")
     reported_s = sum(_reported_ns(report) for report in reports) / 1e9
@@ -194,7 +196,7 @@ def check_clocks(reports: Iterable[RunReport], seconds: float) -> None:
 
 
 def cpus_of(report: RunReport, job: Job) -> str:
-    """The CPUs that the runner ran on, by number; the requested ones if it does not report them."""
+    """Return the CPUs that the runner ran on, by number; the requested CPUs if the runner does not report them."""
     return ",".join(map(str, report.cpus_ran)) or job.run.cpus
 
 

@@ -1,5 +1,5 @@
-"""Limits of a run's waits for a device: for heat and battery until one wait was in vain, and once for other
-programs."""
+"""The limits of a run's waits for a device. A run waits for heat and battery until one wait was in vain, and for other
+programs for one total time."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ LOOK_S = 10.0
 """The longest time that one call waits for a device: Ctrl-C and the progress bar must not wait longer."""
 
 _NO_TIME_S = 0.01
-"""Clocks that are floats end a wait a little early."""
+"""Clocks that are floats may end a wait this much too early."""
 
 
 class WaitLimits:
@@ -25,10 +25,10 @@ class WaitLimits:
         self._waits = True
 
     def next_wait_s(self, readiness: Readiness, waited_s: float) -> float:
-        """The seconds that the next look may wait; 0: there is no next look.
+        """Return the seconds that the next look at the device may wait; 0: there is no next look.
 
-        `waited_s` is the whole wait for this block, that of `found` included. After a wait in vain there is none until
-        the device is found ready: another 20 minutes would end the same way.
+        `waited_s`: the whole wait for this block, including that of `readiness`. After a wait in vain there is no
+        further wait until the device is found ready: another 20 minutes would end the same way.
         """
         if self._gate is None or readiness.ready:
             self._waits = True
@@ -42,10 +42,10 @@ class WaitLimits:
         return min(LOOK_S, left_s) if left_s > _NO_TIME_S else 0.0
 
     def ended(self, readiness: Readiness) -> Readiness | Failed:
-        """The result of the last look; its `waited_seconds` are those of the whole wait.
+        """Return the result of the last look; its `waited_seconds` are those of the whole wait.
 
-        The load of other programs is only marked. Anything else is marked too, or a `Failed("run", "not_ready", ...)`,
-        as the protocol says.
+        If only other programs load the device, the block is just marked. Any other unmet condition is marked too, or
+        becomes a `Failed("run", "not_ready", ...)`, as the protocol says.
         """
         if readiness.ready or readiness.busy_only:
             return readiness
@@ -62,25 +62,25 @@ class WaitLimits:
 
 
 class Wait:
-    """The wait before one block: look for `look_s`, pass the readiness to `ended`, and look again while that is
-    `None`."""
+    """The wait before one block: look at the device for `look_s`, pass the readiness to `ended`, and look again while
+    `ended` returns `None`."""
 
     def __init__(self, limits: WaitLimits) -> None:
         self._limits = limits
         self.look_s = 0.0
-        """The seconds that the next look may wait; the first one does not."""
+        """The seconds that the next look may wait; the first look does not wait."""
         self.waited_s = 0.0
         """The seconds that all looks so far took."""
 
     def ended(self, readiness: Readiness) -> Readiness | Failed | None:
-        """The readiness with which the protocol is content; `None`: look again."""
+        """Return the readiness that the protocol accepts, or its failure; `None`: look again."""
         self.waited_s += readiness.waited_seconds
         self.look_s = self._limits.next_wait_s(readiness, self.waited_s)
         return None if self.look_s else self._limits.ended(replace(readiness, waited_seconds=self.waited_s))
 
 
 def wait_until_ready(look: Callable[[float], Readiness | Failed], limits: WaitLimits) -> Readiness | Failed:
-    """Wait before one block. `look` is given the seconds that it may wait."""
+    """Wait before one block. `look` gets the seconds that it may wait."""
     wait = Wait(limits)
     while True:
         readiness = look(wait.look_s)

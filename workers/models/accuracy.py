@@ -73,7 +73,7 @@ def evaluate(
 
 
 def sqnr_db(reference: Logits, answer: Logits) -> float | None:
-    """Signal to quantization-noise ratio of `answer` against `reference`, both (N, classes), in dB.
+    """Return the signal-to-quantization-noise ratio of `answer` against `reference`, both (N, classes), in dB.
 
     `None` if both are bit-identical, and if the ratio is not finite (a zero reference, NaN or infinity in `answer`).
     """
@@ -89,7 +89,8 @@ def sqnr_db(reference: Logits, answer: Logits) -> float | None:
 
 
 def _rank(logits: Logits, labels: Labels) -> NDArray[np.int64]:
-    """The label's rank among the classes, (N,), 0 for the best; ties in order of classes, as in argmax."""
+    """Return each label's rank among the classes by logit, (N,), 0 for the best; ties are in the order of classes, as
+    in argmax."""
     own = np.take_along_axis(logits, labels[:, None], axis=1)
     earlier = np.arange(logits.shape[1])[None, :] < labels[:, None]
     better: NDArray[np.bool_] = (logits > own) | ((logits == own) & earlier)

@@ -1,4 +1,4 @@
-"""A checkpoint as people have it: finds the mapping of tensors in it that fits a network, and loads that one."""
+"""Loads a checkpoint in the form that people saved: finds the mapping of tensors that fits a network, and loads it."""
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ _WORDS = {torch.float16: "half", torch.float64: "double"}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A mapping in a file that holds tensors itself."""
+    """A mapping in a checkpoint file that holds tensors directly, not only in mappings inside it."""
 
     keys: tuple[str, ...]
     """The keys that lead to the mapping; none for the file's own top level."""
@@ -41,25 +41,26 @@ class Part:
         return weights.shapes(self.mapping)
 
     def not_dense(self) -> tuple[str, str] | None:
-        """The first tensor that `copy_`, which loads a state_dict, supports only partly, and what it is."""
+        """Return the name and the kind of the first tensor that `copy_`, which loads a state_dict, supports only
+        partly; `None` if there is none."""
         kinds = ((name, _kind(value)) for name, value in weights.tensors(self.mapping).items())
         return next(((name, kind) for name, kind in kinds if kind is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A part whose tensors are those of the network."""
+    """A part of a checkpoint whose tensors match those of the network."""
 
     part: Part
     match: tensor_names.Match
 
     def state(self, network: State) -> dict[str, torch.Tensor]:
-        """The tensors by the network's names and in its types of numbers. All shapes are the network's, which bounds
-        the work."""
+        """Return the tensors under the network's names and in the network's dtypes. All shapes are the network's, which
+        bounds the work."""
         return {name: self.part.mapping[stored].to(network[name].dtype) for name, stored in self.match.shared}
 
     def text(self, network: State) -> str:
-        """The changes that loading makes, for people; empty if the file is taken as it is."""
+        """Return a description of the changes that loading makes; empty if the file is loaded unchanged."""
         shared = self.match.shared
         done = []
         if words := self.match.checkpoint.words:
@@ -77,11 +78,12 @@ class Fit:
 
 
 def load(network: torch.nn.Module, path: Path, weights_key: str | None = None) -> str:
-    """Load the tensors of a checkpoint into `network`; returns the changes made for it, for people, empty if there are
-    none.
+    """Load the tensors of a checkpoint into `network`; return a description of the changes made for it, empty if there
+    are none.
 
-    The mapping that fits is taken wherever it is in the file: with its names as they are, or without what wrappers put
-    around them. `weights_key`: the keys that lead to it. Raises `ModelError`: none fits, or several that differ.
+    The mapping that fits is found anywhere in the file, with its tensor names as they are, or without the parts that
+    wrappers added to them. `weights_key`: the keys that lead to the mapping. Raises `ModelError` if no mapping fits, or
+    if several fit that differ.
     """
     content = checkpoint_file.read(path)
     parts = _parts(content)
@@ -101,7 +103,7 @@ def load(network: torch.nn.Module, path: Path, weights_key: str | None = None) -
 
 
 def _parts(content: Mapping[Any, Any], *start: str) -> list[Part]:
-    """The mappings with tensors, from the top down. A file can hold itself, or one mapping at many places."""
+    """Return the mappings with tensors, from the top down. A file can contain itself, or one mapping at many places."""
     parts: list[Part] = []
     waiting = deque([Part(start, content)])
     visited: set[int] = set()
@@ -123,7 +125,7 @@ def _mappings(content: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[Any, An
 
 
 def _named(weights_key: str, content: Mapping[Any, Any], parts: Sequence[Part], path: Path) -> list[Part]:
-    """The parts at and below a key. Raises `ModelError` if there are none."""
+    """Return the parts at and below a key. Raises `ModelError` if there are none."""
     if weights_key == _WHOLE_FILE:
         return [Part((), content)]
     named = _parts(_below(content, weights_key), weights_key)
@@ -137,8 +139,8 @@ def _named(weights_key: str, content: Mapping[Any, Any], parts: Sequence[Part], 
 
 
 def _below(content: Mapping[Any, Any], key: str) -> Mapping[Any, Any]:
-    """The mapping that a key with dots leads to: one of its own, or all values whose names begin with the rest of the
-    key."""
+    """Return the mapping at a dotted key. If no nested mapping has the last parts of the key, return the values whose
+    names begin with these parts."""
     words = key.split(".")
     for end in range(len(words), 0, -1):
         inner = content.get(".".join(words[:end]))
@@ -157,7 +159,8 @@ def _fits(network: tensor_names.Shapes, parts: Sequence[Part]) -> list[Fit]:
 
 
 def _chosen(fits: Sequence[Fit], network: State, path: Path) -> Fit | None:
-    """The fit to load. Raises `ModelError` if two give the network other weights, or if none has dense tensors."""
+    """Return the fit to load. Raises `ModelError` if two fits give the network different weights, or if none has only
+    dense tensors."""
     dense = [fit for fit in fits if fit.part.not_dense() is None]
     if fits and not dense:
         _check_dense(fits[0].part, path)
@@ -182,7 +185,7 @@ def _are_equal(state: State, other: State) -> bool:
 
 
 def _unfit(network: tensor_names.Shapes, parts: Sequence[Part], content: Mapping[Any, Any], path: Path) -> ModelError:
-    """The error that says why the part that comes closest does not fit."""
+    """Return the error that says why the part that is closest to the network does not fit it."""
 
     def closeness(part: Part) -> tuple[int, int, int]:
         shapes = part.shapes
@@ -211,7 +214,8 @@ def _check_dense(part: Part, path: Path) -> None:
 
 
 def _kind(tensor: torch.Tensor) -> str | None:
-    """The kind of a tensor that is not a dense one of real numbers; `None` if it is one."""
+    """Return the kind of a tensor that is not dense or not of real numbers; `None` for a dense tensor of real
+    numbers."""
     if tensor.is_quantized:
         return "quantized"
     if tensor.is_meta:
@@ -224,7 +228,8 @@ def _kind(tensor: torch.Tensor) -> str | None:
 
 
 def _change(stored: torch.dtype, used: torch.dtype) -> str:
-    """The change of type when so many tensors (`{}`) are loaded; empty if there is none."""
+    """Return how loading changes the dtype of tensors, with `{}` for their number; empty if it changes no
+    floating-point dtype."""
     if stored == used or not stored.is_floating_point:
         return ""
     how = "widened" if stored.itemsize < used.itemsize else "narrowed"
@@ -232,7 +237,7 @@ def _change(stored: torch.dtype, used: torch.dtype) -> str:
 
 
 def _top(content: Mapping[Any, Any]) -> str:
-    """The keys of a file's top level, as the end of a message."""
+    """Return the keys of a file's top level, as the end of an error message."""
     tensors = len(weights.shapes(content))
     entries = [(key, value) for key, value in content.items() if not isinstance(value, torch.Tensor)]
     keys = [_key_text(key, value) for key, value in entries[:_MOST_KEYS]]

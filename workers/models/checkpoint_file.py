@@ -1,4 +1,4 @@
-"""Reads the file of a checkpoint, torch's or of safetensors, without running code; its size bounds what that takes."""
+"""Reads a checkpoint file, of torch or safetensors, without running code; its size bounds the cost of reading it."""
 
 import pickle
 import pickletools
@@ -18,15 +18,16 @@ from sweeps.text import short_name
 
 _ZIP = b"PK\x03\x04"
 _SAFETENSORS = slice(8, 9), b"{"
-"""The place where the header of safetensors begins, behind its length: torch's own formats have another byte there."""
+"""The byte with which the header of a safetensors file begins, after the header's length: torch's own formats have
+another byte there."""
 _LONGEST_GLOBAL = 1_000
 _MOST_PICKLES = 5
-"""The pickles that torch's old format begins with; the tensors follow."""
+"""The number of pickles at the beginning of a file in torch's old format; the tensors follow."""
 _ANEW = "save it with torch.save(model.state_dict(), path)"
 
 
 def read(path: Path) -> Mapping[Any, Any]:
-    """The file's values by key: tensors, or mappings of them, beside values of Python's own types.
+    """Return the file's values by key: tensors or mappings of tensors, and values of Python's built-in types.
 
     Raises `ModelError`.
     """
@@ -70,7 +71,7 @@ def _safetensors(path: Path) -> Mapping[str, torch.Tensor]:
         tensors: Mapping[str, torch.Tensor] = load_file(path)
     except OSError:
         raise
-    # safetensors raises its own exception, and others for a type of numbers that this torch does not have.
+    # safetensors raises its own exception, and others for a dtype that this torch does not have.
     except Exception as error:
         raise ModelError(
             f"{path} is damaged, or no file of safetensors ({short_name(in_one_line(error))})",
@@ -93,8 +94,9 @@ def _check_zip(path: Path) -> None:
 
 
 def _check_globals(path: Path, pickled: IO[bytes]) -> None:
-    """Refuse names of classes that are longer than any: torch takes hours to put one of 5 MB into its message."""
-    with suppress(ValueError):  # torch reads what is no pickle, or no pickle any more
+    """Refuse class names that are longer than any real one: torch takes hours to put a name of 5 MB into its error
+    message."""
+    with suppress(ValueError):  # data that is not a pickle, or a damaged one, is left to torch
         for _ in range(_MOST_PICKLES):
             for opcode, argument, _ in pickletools.genops(pickled):
                 if opcode.name == "GLOBAL" and len(str(argument)) > _LONGEST_GLOBAL:

@@ -32,7 +32,8 @@ DIGITS_TRAINING = 1200
 
 
 def _digits_table() -> NDArray[np.float64]:
-    """One image in each row: 64 pixels from 0 to 16, then its digit. Raises `DataError` without scikit-learn.
+    """Return scikit-learn's digits, one image in each row: 64 pixels from 0 to 16, then the digit. Raises `DataError`
+    without scikit-learn.
 
     Read from scikit-learn's file, because importing scikit-learn takes over a second, and a plan needs the digits too.
     """
@@ -107,14 +108,14 @@ def _synthetic(source: SyntheticData, *, held_out: bool) -> Selection:
 
 @dataclass(frozen=True, slots=True)
 class ImageFile:
-    """An image of a folder, and the number of its class."""
+    """An image file of a folder, and the index of its class."""
 
     path: Path
     label: int
 
 
 def _files(root: Path) -> tuple[list[ImageFile], tuple[str, ...]]:
-    """All images under `root` in balanced order, and the classes: the sorted names of their folders."""
+    """Return all images under `root` in balanced order, and the classes: the sorted names of their folders."""
     classes = listed(root)
     files = [ImageFile(path, label) for label, paths in enumerate(classes.values()) for path in paths]
     names = [file.path.relative_to(root).as_posix() for file in files]
@@ -129,7 +130,7 @@ def one_folder(calibration: FolderData, evaluation: FolderData) -> tuple[Selecti
 def _parted(
     calibration: FolderData, evaluation: FolderData
 ) -> tuple[list[ImageFile], list[ImageFile], tuple[str, ...]]:
-    """The files for calibration, those for evaluation, and the classes of one folder."""
+    """Return the files for calibration, the files for evaluation, and the classes, all of one folder."""
     files, classes = _files(calibration.path)
     share = calibrating(calibration, len(files))
     rest = files[share:][: evaluation.images]
@@ -142,7 +143,7 @@ def _parted(
 
 
 def evaluated_files(calibration: DataSource, evaluation: FolderData) -> tuple[list[ImageFile], tuple[str, ...]]:
-    """The images that accuracy is computed on, in order, and the classes of their folder. Raises `DataError`."""
+    """Return the images that accuracy is computed on, in order, and the classes of their folder. Raises `DataError`."""
     if isinstance(calibration, FolderData) and of_one_folder(calibration, evaluation):
         return _parted(calibration, evaluation)[1:]
     files, classes = _files(evaluation.path)
@@ -150,13 +151,13 @@ def evaluated_files(calibration: DataSource, evaluation: FolderData) -> tuple[li
 
 
 def evaluation_files(calibration: DataSource, evaluation: FolderData) -> tuple[list[Path], int]:
-    """The files of `evaluated_files`, with the number of classes up to the last one among them."""
+    """Return the files of `evaluated_files`, and the number of classes: 1 more than the highest label among them."""
     files, _ = evaluated_files(calibration, evaluation)
     return [file.path for file in files], 1 + max(file.label for file in files)
 
 
 def files_in(root: Path) -> tuple[list[Path], tuple[str, ...]]:
-    """The images in a folder, in balanced order, and its classes. Raises `DataError`."""
+    """Return the images in a folder, in balanced order, and its classes. Raises `DataError`."""
     files, classes = _files(root)
     return [file.path for file in files], classes
 
@@ -190,7 +191,7 @@ def _folder(source: FolderData, files: Sequence[ImageFile], classes: tuple[str, 
 
 
 def torchvision_sets() -> ModuleType:
-    """`workers.models.torchvision_data`, whose import takes seconds."""
+    """Import and return `workers.models.torchvision_data`; the import takes seconds."""
     from workers.models import torchvision_data  # imports torch
 
     return torchvision_data

@@ -15,13 +15,14 @@ from workers.models.package import Images, Labels
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataManifest:
-    """The contents of one set: enough to decide whether two results were computed on the same images."""
+    """The contents of one image set: enough to decide whether two results were computed on the same images."""
 
     source: str
-    """The origin; for generated and downloaded images with everything that determines their content, e.g. the seed."""
+    """The origin of the images; if they are generated or downloaded, with everything that determines their content,
+    e.g. the seed."""
     preprocessing: str
     count: int | None
-    """`None` if it is known only after a download."""
+    """The number of images; `None` if it is known only after a download."""
     images: tuple[str, ...]
     """sha256 of each image (in a folder: of the file) in order; empty if `source` determines the content."""
     labels: tuple[int, ...] | None
@@ -31,7 +32,7 @@ class DataManifest:
 
     @property
     def id(self) -> str:
-        """sha256 of the manifest as canonical JSON."""
+        """The sha256 of the manifest as canonical JSON."""
         return canonical_key(asdict(self))
 
 
@@ -43,7 +44,7 @@ class Dataset:
     labels: Labels | None
     classes: tuple[str, ...] | None
     unusable: str = ""
-    """The reason why there are no images."""
+    """The reason why there are no images; empty if there are some."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -56,11 +57,12 @@ class Selection:
     manifest: DataManifest
     read: Callable[[InputShape], Dataset]
     keep: Callable[[Sequence[int]], "Selection"] | None
-    """The selection reduced to the images at these indices; `None` if the manifest does not list its images."""
+    """A function that returns the selection reduced to the images at the given indices; `None` if the manifest does not
+    list its images."""
 
 
 LARGEST_SHARE_OF_RAM = 0.5
-"""Limit for one set: building and evaluating variants copies it."""
+"""The share of RAM that one image set may take: building and evaluating variants copies it."""
 
 
 def check_memory(count: int, shape: InputShape) -> None:

@@ -1,4 +1,4 @@
-"""Opens image files: the size, format, pixels and mode of each are bounded before it is decoded. No torch."""
+"""Opens image files: size, format, number of pixels and mode of each are checked before it is decoded. No torch."""
 
 import io
 import warnings
@@ -13,16 +13,16 @@ from sweeps.errors import DataError
 from sweeps.untrusted_file import read_regular
 
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "PPM", "GIF")
-"""Pillow's names of what is read, whatever a file is called. No reader of these starts another program."""
+"""Pillow's names of the formats that are read, whatever a file's suffix. Pillow starts no other program for them."""
 
 LARGEST_FILE_BYTES = 256 * 2**20
-"""A size beyond that of any photograph, and as much as Pillow's limit of pixels takes without compression."""
+"""More than any photograph has, and the size of an uncompressed image with as many pixels as Pillow allows."""
 
-# Pillow gives PostScript to Ghostscript. No image of this process is: torchvision's own loaders take any format.
+# Pillow opens PostScript with Ghostscript. This process opens none: torchvision's own loaders accept any format.
 EpsImagePlugin.gs_binary = False
 
 _CONVERTIBLE = frozenset({"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "HSV", "LAB"})
-"""Modes with 8 bits per channel, of which Pillow makes grey or colour without a loss of range."""
+"""Modes with 8 bits per channel, which Pillow converts to greyscale or colour without a loss of range."""
 _SIXTEEN_BITS = frozenset({"I;16", "I;16B", "I;16L", "I;16N"})
 _RANGE_UNKNOWN = {
     "I": "32-bit or signed integers, whose range is not known",
@@ -36,7 +36,8 @@ _TAIL_BYTES = 64
 
 
 def content_of(path: Path) -> bytes:
-    """The bytes of an image file. Raises `DataError` if it cannot be read, or has more than `LARGEST_FILE_BYTES`."""
+    """Return the bytes of an image file. Raises `DataError` if it cannot be read, or has more than
+    `LARGEST_FILE_BYTES`."""
     try:
         return read_regular(path, LARGEST_FILE_BYTES, links=True)
     except OSError as error:
@@ -49,18 +50,18 @@ def content_of(path: Path) -> bytes:
 
 
 def decoded(content: bytes, name: str) -> Image.Image:
-    """The image, with 8 bits per channel. Raises `DataError` with its name if it is damaged, of a format that is not in
-    `FORMATS`, of a mode whose range is not known, or a decompression bomb."""
+    """Return the decoded image, with 8 bits per channel. Raises `DataError` with `name` if the image is damaged, of a
+    format that is not in `FORMATS`, of a mode whose range is not known, or a decompression bomb."""
     with named_image(name), Image.open(io.BytesIO(content), formats=FORMATS) as image:
         image.load()
         return eight_bits(image)
 
 
 def check_ends(path: Path) -> tuple[int, int]:
-    """The image's width and height. Raises `DataError` as `decoded` does, for what the beginning and the end of a file
-    show; `OSError`.
+    """Return the image's width and height. Raises `DataError` as `decoded` does, as far as the beginning and the end of
+    the file show the reason, and `OSError`.
 
-    One that does not end as its format does is decoded: it may be cut off, or have something behind its end.
+    A file that does not end as its format requires is decoded: it may be cut off, or have something after its end.
     """
     with named_image(str(path)), Image.open(path, formats=FORMATS) as image:
         _check_mode(image)
@@ -75,7 +76,7 @@ def check_ends(path: Path) -> tuple[int, int]:
 
 @contextmanager
 def named_image(name: str) -> Iterator[None]:
-    """Turns the exceptions of Pillow in the block into a `DataError` with the image's name."""
+    """Turn Pillow's exceptions in the block into a `DataError` with the image's name."""
     try:
         with warnings.catch_warnings():
             # Pillow only warns up to twice its limit.
@@ -95,19 +96,19 @@ def named_image(name: str) -> Iterator[None]:
 
 
 def eight_bits(image: Image.Image) -> Image.Image:
-    """A decoded image in a mode with 8 bits per channel. A grey image with more keeps the 8 highest bits of its range,
-    as Pillow itself takes them of a coloured one. Raises `DataError`, without the image's name."""
+    """Return a decoded image in a mode with 8 bits per channel. A greyscale image with more bits keeps the 8 highest
+    bits of its range, as Pillow does for coloured images. Raises `DataError`, without the image's name."""
     bits = _check_mode(image)
     if bits == 8:
         return image if image.mode != "LAB" else image.convert("RGB")
     pixels = np.asarray(image).astype(np.int32)
     if _tag(image, _PHOTOMETRIC_TAG) == _WHITE_IS_ZERO:
-        pixels = (1 << bits) - 1 - pixels  # Pillow inverts those of 8 bits only
+        pixels = (1 << bits) - 1 - pixels  # Pillow inverts only pixels of 8 bits
     return Image.fromarray((pixels.clip(0, (1 << bits) - 1) >> (bits - 8)).astype(np.uint8))
 
 
 def _check_mode(image: Image.Image) -> int:
-    """The bits per channel of an opened image. Raises `DataError`, without its name."""
+    """Return the bits per channel of an opened image. Raises `DataError`, without the image's name."""
     signed = _tag(image, _SAMPLE_FORMAT_TAG) == _SIGNED
     if image.mode in _CONVERTIBLE and not signed:
         return 8
@@ -120,7 +121,7 @@ def _check_mode(image: Image.Image) -> int:
 
 
 def _tag(image: Image.Image, number: int) -> int | None:
-    """A whole number from the head of a TIFF, of its first channel."""
+    """Return an integer from the header of a TIFF, that of the first channel; `None` if there is none."""
     value = getattr(image, "tag_v2", {}).get(number)
     first = value[0] if isinstance(value, tuple) and value else value
     return first if isinstance(first, int) else None

@@ -13,7 +13,7 @@ from workers.models.package import Images, Logits, ModelPackage
 
 
 def load_eager(package: ModelPackage) -> torch.nn.Module:
-    """The fp32 model with its weights, in eval mode, without gradients, on any machine.
+    """Return the fp32 model with its weights, in eval mode, without gradients, on any machine.
 
     Raises `ModelError` if the model cannot be built or the weights do not fit it.
     """
@@ -26,12 +26,12 @@ def load_eager(package: ModelPackage) -> torch.nn.Module:
 def eager_logits(
     module: torch.nn.Module, images: Images, batch: int = 1, progress: Callable[[float], None] | None = None
 ) -> Logits:
-    """Logits of `module` (N, classes), float32, for images (N, C, H, W), computed in batches of `batch`."""
+    """Return the logits of `module` (N, classes), float32, for images (N, C, H, W), computed in batches of `batch`."""
     parts: list[Logits] = []
     with torch.no_grad(), one_thread():
         for start in range(0, len(images), batch):
             part = images[start : start + batch]
-            # Padded with its last image: some models take only one batch size.
+            # The part is padded with its last image, because some models take only one batch size.
             filled = np.concatenate([part, np.repeat(part[-1:], batch - len(part), axis=0)])
             parts.append(module(torch.from_numpy(filled)).float().numpy()[: len(part)])
             if progress is not None:

@@ -13,7 +13,7 @@ from workers.models.model_code import RECORDED_IDS, OwnCode, check_torchvision_n
 
 
 def identify(model: ModelSpec, roots: Sequence[Path] = ()) -> ModelIdentity:
-    """The origin of the model's code and weights, for build keys. Loads, trains and downloads nothing.
+    """Return the origin of the model's code and weights, for build keys. Loads, trains and downloads nothing.
 
     The user's own modules are searched in `roots`, the current folder and `sys.path`. Raises `ModelError`.
     """
@@ -56,8 +56,8 @@ def sha256_of(module: str) -> str:
 
 
 def _pretrained_id(source: str) -> str:
-    """The name of torchvision's weights, for example `MobileNet_V2_Weights.IMAGENET1K_V2`. Needs torchvision, which
-    knows the newest name."""
+    """Return the name of torchvision's newest weights for a model, for example `MobileNet_V2_Weights.IMAGENET1K_V2`.
+    Only torchvision itself knows it."""
     import torchvision
 
     if ":" in source:

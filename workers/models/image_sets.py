@@ -20,7 +20,7 @@ from workers.models.images import InputShape
 
 
 def manifests(data: DataSpec) -> tuple[DataManifest, DataManifest]:
-    """(calibration, evaluation), without decoding an image.
+    """Return the manifests of the calibration and of the evaluation set, without decoding an image.
 
     An unusable calibration set has a `count` of 0, because most variants do not need it. Raises `DataError` if the
     evaluation set is missing, unreadable or empty.
@@ -30,7 +30,8 @@ def manifests(data: DataSpec) -> tuple[DataManifest, DataManifest]:
 
 
 def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
-    """(calibration, evaluation) for a model that takes (B, C, H, W) = `input_shape`; no image is in both.
+    """Return the calibration and the evaluation set for a model that takes (B, C, H, W) = `input_shape`; no image is in
+    both sets.
 
     Raises `DataError` if an evaluation image cannot be decoded, a download fails, or the evaluation set is too large
     for this machine's memory. If only calibration fails, its set is empty and contains the reason.
@@ -55,7 +56,8 @@ def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
 
 
 def check_channels(data: DataSpec, channels: int) -> None:
-    """Raises `DataError` if a model with so many channels of input cannot be given these images: files have 1 or 3."""
+    """Raises `DataError` if a model with so many input channels cannot be given these images: image files have 1 or
+    3."""
     read = any(isinstance(source, FolderData | TorchvisionData) for source in (data.calibration, data.evaluation))
     if read and channels not in (1, 3):
         raise DataError(
@@ -66,9 +68,11 @@ def check_channels(data: DataSpec, channels: int) -> None:
 
 
 def as_loaded(source: DataSource, planned: DataManifest, loaded: Dataset) -> DataManifest:
-    """The manifest to store with results. For torchvision data sets, whose images a plan cannot read, it is completed.
+    """Return the manifest to store with results: `planned`, completed for torchvision data sets, whose images a plan
+    cannot read.
 
-    `images` are then the sha256 of the prepared images, and `source` names the manifest of the plan.
+    In a completed manifest, `images` are the sha256 of the prepared images, and `source` names the manifest of the
+    plan.
     """
     if not isinstance(source, TorchvisionData):
         return planned
@@ -83,13 +87,13 @@ def as_loaded(source: DataSource, planned: DataManifest, loaded: Dataset) -> Dat
 
 
 def digits_for_training(input_shape: InputShape) -> tuple[Dataset, Dataset]:
-    """scikit-learn's digits: 1,200 for training and 597 held out."""
+    """Return scikit-learn's digits: 1,200 for training and 597 held out."""
     training, held_out = (digits(DigitsData(source="digits"), held_out=part) for part in (False, True))
     return training.read(input_shape), held_out.read(input_shape)
 
 
 def digits_training_id() -> str:
-    """The manifest id of the 1,200 images that demo models are trained on."""
+    """Return the manifest id of the 1,200 images that demo models are trained on."""
     return digits(DigitsData(source="digits"), held_out=False).manifest.id
 
 

@@ -16,17 +16,18 @@ PREPARATION = "bilinear to 256/224 of (H, W) on the shorter side, centre crop, 0
 WITHOUT_CROP = "bilinear to (H, W), 0..1"
 _RESIZE_OVER_CROP = 256 / 224
 _EXTREME = 16
-"""Scaled as a whole, an image so many times as long as the input is mostly pixels that are cut off: 5 million columns
-of 1 x 20,000 pixels."""
+"""If an image, scaled to the input, would be longer than so many times the input, only its centre is scaled: 1 x 20,000
+pixels would become 5 million columns, of which most are cut off."""
 
 
 def prepared(
     image: Image.Image, input_shape: InputShape, mean: Sequence[float], std: Sequence[float], *, crop: bool = True
 ) -> NDArray[np.float32]:
-    """(C, H, W), preprocessed as by torchvision's `Resize`, `CenterCrop`, `ToTensor` and `Normalize`.
+    """Return the image as (C, H, W), preprocessed as by torchvision's `Resize`, `CenterCrop`, `ToTensor` and
+    `Normalize`.
 
-    Without `crop` the image is scaled to the input: one that has its size stays as it is. With one channel, the mean of
-    `mean` and of `std` is used.
+    Without `crop` the image is scaled to the input's size; an image of that size stays as it is. With one channel, the
+    average of `mean` and of `std` is used.
     """
     _, channels, height, width = input_shape
     image = image.convert("RGB" if channels == 3 else "L")
@@ -40,7 +41,7 @@ def prepared(
 
 
 def _centre(image: Image.Image, height: int, width: int) -> Image.Image:
-    """Scaled so that its shorter side is 256/224 of the input's, and cropped to the input."""
+    """Return the image scaled so that its shorter side is 256/224 of the input's, and cropped to the input."""
     scaled_width, scaled_height = _before_crop(image, height, width)
     left, top = round((scaled_width - width) / 2.0), round((scaled_height - height) / 2.0)
     box = (left, top, left + width, top + height)
@@ -52,7 +53,7 @@ def _centre(image: Image.Image, height: int, width: int) -> Image.Image:
 
 
 def _before_crop(image: Image.Image, height: int, width: int) -> tuple[int, int]:
-    """Width and height."""
+    """Return the width and height to which the image is scaled before it is cropped."""
     if image.width * height <= image.height * width:
         size = round(width * _RESIZE_OVER_CROP)
         return size, int(size * image.height / image.width)
@@ -61,12 +62,12 @@ def _before_crop(image: Image.Image, height: int, width: int) -> tuple[int, int]
 
 
 def enlarged(plane: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
-    """A float image (h, w), resized bilinearly to (height, width)."""
+    """Return a float image (h, w), resized bilinearly to (height, width)."""
     return np.asarray(Image.fromarray(plane, mode="F").resize((width, height), Image.Resampling.BILINEAR))
 
 
 def smooth_images(count: int, input_shape: InputShape, seed: int, stream: int) -> Images:
-    """Seeded low-frequency noise (count, C, H, W), with values in the range of normalised photographs.
+    """Return seeded low-frequency noise (count, C, H, W), with values in the range of normalised photographs.
 
     Image i depends only on `seed`, `stream` and i.
     """
@@ -83,7 +84,7 @@ def smooth_images(count: int, input_shape: InputShape, seed: int, stream: int) -
 
 
 def balanced_order(labels: Sequence[int], names: Sequence[str]) -> list[int]:
-    """Indices in an order in which each prefix has the class proportions of the whole set.
+    """Return the indices in an order in which each prefix has the class proportions of the whole set.
 
     Within a class, images are sorted by the sha256 of their names: deterministic, and as good as random.
     """

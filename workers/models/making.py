@@ -1,6 +1,6 @@
 """Makes a model: runs its code, loads, settles or trains its weights, computes the fp32 eager model's outputs.
 
-The user's code runs here, so nothing but a process of its own calls it (`workers.models.model_process`).
+The user's code runs here, so this module is called only in a separate process (`workers.models.model_process`).
 """
 
 import io
@@ -34,7 +34,7 @@ _AWAKE_S = 5.0
 def package(
     model: ModelSpec, workspace: Workspace, progress: PreparationProgress, roots: Sequence[Path] = ()
 ) -> ModelPackage:
-    """The model with its weights, ready to be sent to another machine; trained or downloaded if necessary.
+    """Return the model with its weights, ready to be sent to another machine; trained or downloaded if necessary.
 
     Raises `ModelError` if code or weights cannot be loaded, do not fit each other, or are not a classifier.
     """
@@ -42,7 +42,7 @@ def package(
 
 
 def packed(model: ModelSpec, code: OwnCode | None, workspace: Workspace, progress: PreparationProgress) -> ModelPackage:
-    """The package of `package`, from code that was found before."""
+    """Return the model's package as `package` does, from code that was found before."""
     source, weights_id = source_id_of(model, code), weights_id_of(model)
     files = code.files if code else {}
     arguments = _arguments(model)
@@ -82,7 +82,7 @@ def packed(model: ModelSpec, code: OwnCode | None, workspace: Workspace, progres
 
 
 def constructed(model: ModelSpec, code: OwnCode | None) -> tuple[torch.nn.Module, str]:
-    """The network with the weights of its checkpoint, and the changes made to load them, for people.
+    """Return the network with the weights of its checkpoint, and the changes made to load them, for people.
 
     Nothing is trained, settled or downloaded. Raises `ModelError`.
     """
@@ -98,7 +98,7 @@ def _arguments(model: ModelSpec) -> dict[str, Argument]:
 
 @contextmanager
 def _awake(tell: Callable[[], None]) -> Iterator[None]:
-    """Repeats `tell` until the block ends: a silent download would be taken for an endless loop."""
+    """Call `tell` every 5 s until the block ends: a silent download would be taken for an endless loop."""
     ended = threading.Event()
 
     def repeat() -> None:
@@ -159,6 +159,6 @@ def _serialized(network: torch.nn.Module) -> bytes:
 
 
 def reference_logits(packed: ModelPackage, images: Images, progress: PreparationProgress) -> Logits:
-    """The logits of the fp32 eager model."""
+    """Return the logits of the fp32 eager model for `images`."""
     title = f"{packed.name} (outputs of the fp32 eager model)"
     return eager_logits(load_eager(packed), images, packed.input_shape[0], lambda share: progress(title, share))

@@ -1,4 +1,4 @@
-"""The programs that run the user's code, each in a process of its own. They answer by files in one folder."""
+"""The programs that run the user's code, each in a separate process. They reply by files in one folder."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from workers.models.uncompiled import uncompiled
 
 MOST_PROBLEMS = 5
 SAMPLE_S = 5.0
-"""The time for preparing images that have labels, and again for answering them."""
+"""The seconds for preparing labelled images, and again for running the model on them."""
 _TOLD_EACH = 100
 
 
@@ -30,7 +30,7 @@ def make(request: Request) -> None:
 
 
 def try_model(request: Request) -> None:
-    """Load a model, and let it answer a few images; and, if data is named, images that have labels."""
+    """Load a model, and run it on a few images; and, if the request has `data`, on labelled images."""
     model, code, _, _ = request.read()
     named = request.asked().get("data")
     data = None if named is None else DataSpec.model_validate_json(json.dumps(named))
@@ -57,7 +57,8 @@ def try_model(request: Request) -> None:
 
 
 def try_images(request: Request) -> None:
-    """Open all listed files, and decode the first ones, for so many seconds; of the others, read both ends.
+    """Open all listed files: decode the first ones, until the seconds of the request are over, and read only the
+    beginning and the end of the others.
 
     `one_size`: the size of all images that can be read; empty if there are several sizes, or if opening stopped before
     the last image.
@@ -92,7 +93,7 @@ def try_images(request: Request) -> None:
 
 
 def try_set(request: Request) -> None:
-    """Open a data set of torchvision that is on this disk, and its first image. Downloads nothing."""
+    """Open a torchvision data set that is on this disk, and its first image. Downloads nothing."""
     torchvision_data = torchvision_sets()
     inputs = request.asked()
     name, root = inputs["dataset"], Path(inputs["root"])
@@ -108,7 +109,7 @@ def try_set(request: Request) -> None:
 
 
 def program(run: Callable[[Request], None]) -> Callable[[list[str]], int]:
-    """A program that gets its folder as its only argument, and answers with an error if `run` raises one."""
+    """Return a program that gets its folder as its only argument, and answers with an error if `run` raises one."""
 
     def run_in(argv: list[str]) -> int:
         folder = Path(argv[0])

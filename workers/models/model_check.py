@@ -1,8 +1,8 @@
-"""Tries the models and images of a sweep before anything is built: each in a process of its own, in seconds.
+"""Tries the models and images of a sweep before anything is built: each in a separate process, in seconds.
 
-A model is loaded with its checkpoint and answers a few images. Every file of a folder is opened, and as many as there
-is time for are decoded; the others are looked at from both ends. One image is opened of a data set of torchvision that
-is on the disk. Nothing is trained, settled or downloaded.
+A model is loaded with its checkpoint and run on a few images. Every file of a folder is opened, and as many as there is
+time for are decoded; of the others only the beginning and the end are read. Of a torchvision data set that is on the
+disk, one image is opened. Nothing is trained, settled or downloaded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,9 +26,9 @@ from workers.models.request_folder import Request, has_types, overwritten
 from workers.models.sample_answers import sampled
 
 SILENT_S = 60.0
-"""The silence of a model that is taken for an endless loop, while a person waits."""
+"""The seconds without progress after which a model is taken for an endless loop, while a person waits."""
 RUN_SILENT_S = 180.0
-"""The same limit in a run, which need not be watched, on a machine that may be busy."""
+"""The same limit in a run, which nobody needs to watch, on a machine that may be busy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,15 @@ class Tried:
     """The outcome of trying a model, a folder or a data set."""
 
     what: str
-    """A model's name, a folder or a data set."""
+    """The name of a model, a folder or a data set."""
     problem: bool
     message: str
     next_step: str = ""
     code: str = ""
-    """The kind of a line about the original's accuracy: `original`, its figure, or the trust label of a doubt."""
+    """The kind of a line about the original's accuracy: `original` for its accuracy figure, or the trust label of a
+    doubt; else empty."""
     figures: Mapping[str, float | str] = field(default_factory=dict)
-    """The message's figures, if `code` is not empty."""
+    """The figures in `message`, if `code` is not empty."""
 
     @property
     def doubts_original(self) -> bool:
@@ -65,9 +66,9 @@ def try_models(
     data: DataSpec | None = None,
     forks: Forks | None = None,
 ) -> Iterator[tuple[ModelSpec, int | ModelError, Tried]]:
-    """Each model with its number of classes, or why it cannot be used. `below`: for temporary files, instead of the
-    system's folder. `data`: then a model with a checkpoint answers some of its images that have labels, and what that
-    tells of it follows, in further lines."""
+    """Yield each model with its number of classes, or the error why it cannot be used, and a line about it. `below`:
+    the folder for temporary files, instead of the system's. `data`: if given, a model with a checkpoint is also run on
+    some of its labelled images, and further lines tell its accuracy and the doubts about it."""
     limits = replace(model_process.LIMITS, silent_s=silent_s)
     for model in models:
         try:
@@ -95,7 +96,7 @@ def try_models(
 
 
 def _original(name: str, answer: Any, data: DataSpec) -> Iterator[Tried]:
-    """The original's figure, and what speaks against it."""
+    """Yield the original's accuracy figure, and the doubts about it."""
     try:
         sample = sampled(answer)
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -127,7 +128,8 @@ class Evaluated:
 
 
 def try_folders(data: DataSpec, seconds: float) -> Iterator[tuple[Path, int, Tried]]:
-    """Each folder with the number of its classes; several lines if several files cannot be used."""
+    """Yield each folder with the number of its classes and a line about it; several lines if several files cannot be
+    used."""
     folders = {source.path for source in (data.calibration, data.evaluation) if isinstance(source, FolderData)}
     for root in sorted(folders):
         try:
@@ -140,7 +142,7 @@ def try_folders(data: DataSpec, seconds: float) -> Iterator[tuple[Path, int, Tri
 
 
 def try_evaluation(data: DataSpec, seconds: float, below: Path | None = None) -> tuple[Evaluated, tuple[Tried, ...]]:
-    """Try the evaluation images only: some builds alone miss images that calibration needs. `below`: as in
+    """Try only the evaluation images: without calibration images, only some builds fail. `below`: as in
     `try_models`."""
     match data.evaluation:
         case FolderData(path=root):
@@ -192,7 +194,8 @@ def _try_set(source: TorchvisionData, *, held_out: bool, below: Path | None = No
 def opened(
     root: Path, files: Sequence[Path], seconds: float, forks: Forks | None = None, below: Path | None = None
 ) -> dict[str, Any]:
-    """Opens all files, and decodes those that there is time for. Raises `ModelError` if that ends badly."""
+    """Open all files in a separate process, and decode as many as there is time for; return its answer. Raises
+    `ModelError` if the process fails."""
     with folder_of_request(below) as folder:
         Request(folder).ask({"files": [str(file) for file in files], "seconds": seconds})
         return model_process.asked(model_process.TRY_IMAGES, folder, str(root), forks=forks)
@@ -201,7 +204,7 @@ def opened(
 def try_all(
     models: Sequence[ModelSpec], data: DataSpec, roots: Sequence[Path], workspace: Workspace, seconds: float
 ) -> Iterator[Tried]:
-    """Models, then images, then whether they belong together."""
+    """Yield lines about the models, then about the images, then about models and images that do not belong together."""
     classes: dict[str, int] = {}
     for model, count_or_error, outcome in try_models(models, roots, workspace, data=data):
         yield outcome
@@ -230,7 +233,8 @@ def _try_channels(model: ModelSpec, data: DataSpec) -> Iterator[Tried]:
 
 
 def together(classes: Mapping[str, int], evaluated: Evaluated) -> Iterator[Tried]:
-    """Tell whether models belong to the data: `classes` by the model's name."""
+    """Yield a line for each model that has another number of classes than the data. `classes`: the numbers by the
+    model's name."""
     evaluated_classes = evaluated.classes
     if evaluated_classes is None:
         return

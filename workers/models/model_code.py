@@ -41,7 +41,7 @@ class OwnCode:
 
     sha256: str
     files: Mapping[str, bytes]
-    """The content by path relative to that folder. Empty for installed packages, which each machine imports from its
+    """The files' contents by path relative to that folder. Empty for installed packages: each machine imports its
     own."""
 
 
@@ -80,7 +80,7 @@ def own_code(source: str, roots: Sequence[Path]) -> OwnCode:
 def check_not_hidden(source: str, code: OwnCode, roots: Sequence[Path]) -> None:
     """Raises `ModelError` if a file beside the model's code has the name of a package that this code imports.
 
-    Python would import that file: what the author tried is not what runs here.
+    Python would import that file instead of the package, which is not what the model's author tried.
     """
     names = source.partition(":")[0].split(".")
     root = next((folder for folder in _folders_of(roots) if _file(folder, names) is not None), None)
@@ -123,7 +123,7 @@ def check_torchvision_name(name: str) -> None:
 
 @cache
 def _torchvision_names() -> tuple[str, ...]:
-    """The classification models of torchvision, as its source registers them; empty if it is not installed."""
+    """Return the names of torchvision's classification models, read from its source; empty if it is not installed."""
     spec = importlib.util.find_spec("torchvision")
     folders = [] if spec is None else [Path(place) / "models" for place in spec.submodule_search_locations or ()]
     sources = [path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.glob("*.py"))]
@@ -189,7 +189,7 @@ def _folders_of(roots: Sequence[Path]) -> list[Path]:
 
 
 def _file(root: Path, names: Sequence[str]) -> Path | None:
-    """The file of a module by its dotted name under `root`; `None` if there is none (or only a folder)."""
+    """Return the file of a module by its dotted name under `root`; `None` if there is none (or only a folder)."""
     base = root.joinpath(*names)
     for path in (base / "__init__.py", base.with_name(base.name + ".py")):
         if path.is_file():
@@ -222,7 +222,7 @@ def _collected(root: Path, names: Sequence[str]) -> OwnCode:
 
 
 def _imported(content: bytes, path: Path, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Dotted names that may be modules, from all import statements of the file, also inside functions."""
+    """Yield dotted names that may be modules, from all import statements of the file, also those inside functions."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError) as error:
@@ -248,7 +248,8 @@ def _installed_folders() -> set[Path]:
 
 @contextmanager
 def _importable(files: Mapping[str, bytes]) -> Iterator[Path | None]:
-    """A context in which the modules in `files` are imported before all others; yields their folder."""
+    """Let the modules in `files` be imported before all others in the block; yields their folder, `None` without
+    files."""
     if not files:
         yield None
         return
@@ -274,7 +275,8 @@ def _loaded(own: set[str]) -> list[str]:
 
 
 def _folder_of(key: str, files: Mapping[str, bytes]) -> Path:
-    """A folder with the files, written once. It stays until the process ends: `torch.jit.script` reads the source."""
+    """Return a folder with the files, written once. It stays until the process ends: `torch.jit.script` reads the
+    source."""
     if key not in _folders:
         folder = folder_of_process()
         for name, content in files.items():
@@ -286,7 +288,8 @@ def _folder_of(key: str, files: Mapping[str, bytes]) -> Path:
 
 
 def _place(error: BaseException, folder: Path | None) -> str:
-    """` at nets.py:12`: the innermost line in the user's own files; empty if there is none."""
+    """Return the innermost line of the traceback in the user's own files, as in ` at nets.py:12`; empty if there is
+    none."""
     place = ""
     trace = error.__traceback__
     while trace is not None and folder is not None:

@@ -1,4 +1,4 @@
-"""Makes a model in a process of its own: whatever its code does, it neither ends nor holds up the sweep.
+"""Makes a model in a separate process, so that its code can neither end nor hold up the sweep.
 
 python -P -m workers.models.model_process      as `workers.forks.server` says
 """
@@ -28,9 +28,9 @@ from workers.models.request_folder import Request, overwritten
 TRY_IMAGES = "try_images"
 """The program that opens images, and runs no code of the user's."""
 LIMITS = Limits(silent_s=600.0, processes=64, memory_bytes="free", output_bytes=64 * 2**20)
-"""A step of the preparation, such as one batch of images, does not take longer."""
+"""The limits of that process: a step of the preparation, such as one batch of images, takes less than `silent_s`."""
 _IDLE_S = 20.0
-"""The server ends after so many idle seconds, so that builds have its memory."""
+"""The idle seconds after which the server of these processes ends, so that builds have its memory."""
 
 FORKS = Forks("workers.models.model_process", _IDLE_S)
 atexit.register(FORKS.close)
@@ -48,10 +48,10 @@ def make(
     progress: PreparationProgress,
     images: Images | None = None,
 ) -> tuple[ModelPackage, Logits | None]:
-    """The model with its weights, and the fp32 eager model's outputs for `images`.
+    """Make a model in a separate process; return its package, and the fp32 eager model's logits for `images`, if given.
 
-    Raises `ModelError`, also if its code ends the process, never ends, starts processes without end, or takes all
-    memory; and `DataError`.
+    Raises `ModelError`, also if the model's code ends the process, never ends, starts processes without end, or takes
+    all memory; and `DataError`.
     """
     # Images take as much room as the data set has pixels: 600 MB for a thousand of 224 x 224.
     with folder_of_request(workspace.temporary) as folder:
@@ -71,7 +71,8 @@ def asked(
     limits: Limits | None = None,
     forks: Forks | None = None,
 ) -> dict[str, Any]:
-    """The answer of a program that runs the code of `source` and has its files in `folder`. Raises `ModelError`."""
+    """Run a program in a separate process, on the files in `folder`, and return its answer. `source`: the model whose
+    code it runs. Raises `ModelError` and `DataError`."""
     request = Request(folder)
 
     def report(line: str) -> None:
@@ -105,7 +106,7 @@ def asked(
 
 
 def _share(text: str) -> float | None:
-    """The share, from 0 to 1; `None` for any other text, which the model's code may have written."""
+    """Return the finished share, from 0 to 1; `None` for any other text, which the model's code may have written."""
     try:
         share = float(text)
     except ValueError:
@@ -114,20 +115,21 @@ def _share(text: str) -> float | None:
 
 
 def _modules(source: str, code: OwnCode | None) -> tuple[str, ...]:
-    """The modules that take seconds to import, if the model needs them."""
+    """Return the modules that the model needs and that take seconds to import."""
     named = code is not None and any(b"torchvision" in content for content in code.files.values())
     return ("torchvision",) if ":" not in source or named else ()
 
 
 def _full_disk(ended: Ended) -> OSError | None:
-    """The error of a full disk, if a process that could not even write its answer said that last."""
+    """Return the error of a full disk, if it is the last line on the process's stderr: such a process cannot write its
+    answer."""
     last_line = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     codes = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
     return next((OSError(code, os.strerror(code)) for code in codes if f"OSError: [Errno {code}]" in last_line), None)
 
 
 def _unreadable(folder: str, ended: Ended) -> ModelError:
-    """The error of a process that only opens images."""
+    """Return the error for a process that only opens images, and failed."""
     how = {"memory": "one of them took all memory that was free", "silent": "one of them cannot be read to its end"}
     crashed = f"one of them ended the process that opened them (exit code {ended.exit_code})"
     return ModelError(
@@ -137,7 +139,7 @@ def _unreadable(folder: str, ended: Ended) -> ModelError:
 
 
 def _ended_early(source: str, ended: Ended) -> ModelError:
-    """The error of a process that has not answered."""
+    """Return the error for a process that ended without an answer."""
     lines = plain(ended.stderr.decode("utf-8", "replace")).strip().splitlines()
     words = f": {lines[-1].strip()[:200]}" if lines else ""
     function = source.rpartition(":")[2]

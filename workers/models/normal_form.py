@@ -1,8 +1,8 @@
-"""Brings a model into the form that every runtime builds, without changing what it answers.
+"""Brings a model into the form that every runtime can build, without changing its outputs.
 
-Wrappers of training are taken off (`DataParallel`, `torch.compile`, ...), `SyncBatchNorm` becomes batch norm, a padding
-that is a word becomes numbers, and a model that writes into its input gets a copy of it. A model that needs none of
-this stays as it is, to the byte of what is built of it.
+Training wrappers are removed (`DataParallel`, `torch.compile`, ...), `SyncBatchNorm` becomes batch norm, a padding
+given as a word becomes numbers, and a model that writes into its input gets a copy of the input. A model that needs
+none of this is not changed, so its builds stay the same to the byte.
 """
 
 from collections.abc import Iterator
@@ -19,14 +19,15 @@ from workers.models.repeats import agree, probe_images
 from workers.models.tensor_names import WRAPPERS
 
 LEAST_SQNR_DB = 90.0
-"""Between the user's own model and its normal form: the same sums, perhaps in another order."""
+"""The least signal-to-noise ratio in dB of the normal form against the user's own model: both compute the same sums,
+perhaps in another order."""
 _NORMS: dict[int, type[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d]] = {
     2: nn.BatchNorm1d,
     3: nn.BatchNorm1d,
     4: nn.BatchNorm2d,
     5: nn.BatchNorm3d,
 }
-"""By the number of dimensions of the input."""
+"""The class of a batch norm by the number of dimensions of its input."""
 _PADS: dict[tuple[str, int], type[nn.Module]] = {
     ("zeros", 1): nn.ZeroPad1d,
     ("zeros", 2): nn.ZeroPad2d,
@@ -41,12 +42,12 @@ _PADS: dict[tuple[str, int], type[nn.Module]] = {
     ("circular", 2): nn.CircularPad2d,
     ("circular", 3): nn.CircularPad3d,
 }
-"""By the mode of a convolution's padding and the number of its spatial dimensions."""
+"""The padding module by the padding mode of a convolution and the number of its spatial dimensions."""
 
 
 class OwnInput(nn.Module):
-    """Gives a model that overwrites its input a copy: a file that changes its caller's tensor is none to ship, and
-    ExecuTorch takes the changed input for a second output."""
+    """A model that overwrites its input, with a copy of the input before it: a file that changes its caller's tensor
+    must not be shipped, and ExecuTorch takes the changed input for a second output."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -58,7 +59,8 @@ class OwnInput(nn.Module):
 
 
 def load_normal(package: ModelPackage) -> nn.Module:
-    """As `load_eager`, in normal form; the user's own form if that would answer otherwise. Raises `ModelError`."""
+    """Load the fp32 eager model in normal form, or in the user's own form if the outputs of the two would differ.
+    Raises `ModelError`."""
     model = load_eager(package)
     if not package.overwrites_input and not any(map(_differs, model.modules())):
         return model
@@ -70,7 +72,7 @@ def load_normal(package: ModelPackage) -> nn.Module:
 
 
 def overwrites_input(model: nn.Module, input_shape: InputShape) -> bool:
-    """Whether the model writes into its input, also the same values. It runs once."""
+    """Tell whether the model writes into its input, even if it writes the same values. The model runs once."""
     x = _sample(input_shape)
     before = x._version
     with torch.no_grad(), one_thread():
@@ -79,7 +81,8 @@ def overwrites_input(model: nn.Module, input_shape: InputShape) -> bool:
 
 
 def normalized(model: nn.Module, sample: torch.Tensor) -> nn.Module:
-    """The normal form, for inputs like `sample` (B, C, H, W). It is made of the modules of `model`, which change."""
+    """Return the normal form, for inputs like `sample` (B, C, H, W). It is made of the modules of `model`, which
+    change."""
     ranks = _ranks_of_norms(model, sample)
     forms: dict[nn.Module, nn.Module] = {}
 
@@ -90,7 +93,7 @@ def normalized(model: nn.Module, sample: torch.Tensor) -> nn.Module:
 
     normal = form_of(model)
     for parent in [*normal.modules()]:
-        # Not `named_children`: it names a module that has two names once.
+        # `named_children` is not used: it lists a module that has two names only once.
         for name, child in [*parent._modules.items()]:
             if child is not None and (form := form_of(child)) is not child:
                 setattr(parent, name, form)
@@ -102,7 +105,7 @@ def _sample(shape: InputShape) -> torch.Tensor:
 
 
 def _differs(module: nn.Module) -> bool:
-    """Whether a module is not in normal form, whatever those inside it are."""
+    """Tell whether a module itself is not in normal form, whatever the modules inside it are."""
     worded = isinstance(module, _ConvNd) and isinstance(module.padding, str)
     compiled = module._compiled_call_impl is not None
     return worded or compiled or isinstance(module, nn.SyncBatchNorm) or _wrapped(module) is not None
@@ -120,7 +123,7 @@ def _form(module: nn.Module, ranks: dict[nn.Module, int]) -> nn.Module:
 
 
 def _wrapped(module: nn.Module) -> nn.Module | None:
-    """What a wrapper holds; `None` if it is no wrapper, or does something of its own."""
+    """Return the module inside a training wrapper; `None` if `module` is no wrapper, or has hooks."""
     kind = type(module)
     attribute = WRAPPERS.get(f"{kind.__module__}.{kind.__qualname__}")
     if attribute is None or module._forward_hooks or module._forward_pre_hooks:
@@ -130,7 +133,7 @@ def _wrapped(module: nn.Module) -> nn.Module | None:
 
 
 def _batch_norm(norm: nn.SyncBatchNorm, rank: int) -> nn.Module:
-    """In inference the same as over many devices, which only training has."""
+    """Return a plain batch norm with the same weights: in inference, it computes what the synchronised one computes."""
     kind = _NORMS.get(rank, nn.BatchNorm2d)
     plain = kind(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
     plain.load_state_dict(norm.state_dict())
@@ -138,8 +141,9 @@ def _batch_norm(norm: nn.SyncBatchNorm, rank: int) -> nn.Module:
 
 
 def _with_numbers(convolution: _ConvNd) -> nn.Module:
-    """Where both ends of a dimension get the same padding, the convolution with numbers; else behind a module that
-    pads. Of either, `stride` is 1, or the padding 0: torch has no others."""
+    """Return the convolution with its padding as numbers, if both ends of each dimension get the same; else the
+    convolution without padding, behind a module that pads. Either `stride` is 1, or the padding is 0: torch allows no
+    others."""
     ends = [int(number) for number in convolution._reversed_padding_repeated_twice]
     before, after = ends[0::2], ends[1::2]
     dimensions = len(before)
@@ -154,7 +158,8 @@ def _with_numbers(convolution: _ConvNd) -> nn.Module:
 
 
 def _ranks_of_norms(model: nn.Module, sample: torch.Tensor) -> dict[nn.Module, int]:
-    """The dimensions of what each `SyncBatchNorm` gets, which its class does not tell."""
+    """Return the number of dimensions of the input of each `SyncBatchNorm`, which its class does not tell. The model
+    runs once."""
     ranks: dict[nn.Module, int] = {}
 
     def note(module: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
@@ -178,7 +183,7 @@ def _answer_alike(original: nn.Module, normal: nn.Module, sample: torch.Tensor) 
         expected = original(sample.clone()).float().numpy()
         try:
             answer = normal(sample.clone()).float().numpy()
-        # The user's code may have asked a module for what its normal form lacks, and raise any exception.
+        # The user's code may use an attribute that the normal form lacks, and raise any exception.
         except Exception:  # noqa: BLE001
             return False
     return answer.shape == expected.shape and agree(expected, answer, LEAST_SQNR_DB)

@@ -36,12 +36,12 @@ class ModelPackage:
     """`torch.save` of the state_dict; loaded with `weights_only`."""
     weights_id: str
     weights_text: str = ""
-    """The changes made to the checkpoint to load it, for people; empty if it was taken as it is."""
+    """The changes made to the checkpoint to load it, for people; empty if it was loaded unchanged."""
     model_source: str
     """`ModelIdentity.source`."""
     input_shape: tuple[int, int, int, int]
     overwrites_input: bool = False
-    """Tells whether the model writes into the tensor that it is given."""
+    """Tells whether the model writes into its input tensor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

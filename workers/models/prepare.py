@@ -1,4 +1,4 @@
-"""Prepares models and their data. Runs none of the user's code: `apart` does, in a process of its own."""
+"""Prepares models and their data. Runs none of the user's code: `model_process` does, in a separate process."""
 
 import hashlib
 import io
@@ -111,7 +111,7 @@ def _reference_key(model: ModelSpec, code: OwnCode | None, images: Images, evalu
 
 
 def _read(path: Path, count: int) -> Logits | None:
-    """Logits that were computed before; `None` if there are none for so many images."""
+    """Return the logits of an earlier run; `None` if there are none for `count` images."""
     if not path.exists():
         return None
     try:

@@ -8,7 +8,7 @@ from workers.models.dataset import DataManifest, Dataset
 from workers.models.package import BuildInputs, Logits
 
 PreparationProgress = Callable[[str, float | None], None]
-"""A function that is called with the present step and its finished share (0 to 1; `None` if unknown)."""
+"""A function that is called with the current step and its finished share (0 to 1; `None` if unknown)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,8 +34,8 @@ class PreparedModel:
 
     @property
     def original_lines(self) -> tuple[str, ...]:
-        """Lines for people: how often the model as its author wrote it is right, and what speaks against it. Another
-        figure than the author's means that the images are prepared in another way. Empty without labels, and for
+        """Lines for people: the top-1 accuracy of the model as its author wrote it, and the doubts about it. If it
+        differs from the author's own figure, the images are prepared in another way. Empty without labels, and for
         random weights."""
         labels = self.evaluation.labels
         if labels is None or not self.trained:

@@ -1,4 +1,4 @@
-"""Checks that a model answers the same when it is asked twice: otherwise nothing can be compared with it."""
+"""Checks that a model gives the same outputs when it is run twice: otherwise nothing can be compared with it."""
 
 import numpy as np
 import torch
@@ -10,25 +10,25 @@ from workers.models.images import InputShape, smooth_images
 from workers.models.package import Images, Logits
 
 LEAST_DB = 80.0
-"""The least signal-to-noise ratio between two answers to one image. Rounding errors, of another order of additions,
-leave 109 to 123 dB (settled MobileNetV2, ResNet-18 and GoogLeNet in two layouts)."""
+"""The least signal-to-noise ratio in dB between two outputs for one image. Rounding errors, from another order of
+additions, leave 109 to 123 dB (settled MobileNetV2, ResNet-18 and GoogLeNet in two layouts)."""
 _STREAM = 102
 """A stream of `smooth_images` that a sweep's data never uses."""
 
 
 def probe_images(input_shape: InputShape) -> Images:
-    """One batch of images (B, C, H, W), always the same."""
+    """Return one batch of images (B, C, H, W), the same in every call."""
     return smooth_images(input_shape[0], input_shape, 0, _STREAM)
 
 
 def agree(expected: Logits, answer: Logits, least_db: float) -> bool:
-    """Tell whether two answers (N, classes) are equal, or have a signal-to-noise ratio of `least_db` or more."""
+    """Tell whether two outputs (N, classes) are equal, or have a signal-to-noise ratio of `least_db` or more."""
     ratio_db = sqnr_db(expected, answer)
     return np.array_equal(expected, answer) or (ratio_db is not None and ratio_db >= least_db)
 
 
 def check_repeats(module: torch.nn.Module, input_shape: InputShape, name: str) -> None:
-    """Ask a model twice on the same images. Raises `ModelError` if the answers differ by more than rounding errors."""
+    """Run a model twice on the same images. Raises `ModelError` if the outputs differ by more than rounding errors."""
     images = probe_images(input_shape)
     first, second = (eager_logits(module, images, input_shape[0]) for _ in range(2))
     if agree(first, second, LEAST_DB):

@@ -1,6 +1,6 @@
-"""The folder in which a driver and the process of a model's code leave files for each other.
+"""The folder through which the driver and the process that runs a model's code exchange files.
 
-There is no pickle, and nothing in it is trusted: the model's code may write there, too.
+No file is a pickle, and none is trusted: the model's code may write there, too.
 """
 
 import base64
@@ -25,12 +25,12 @@ from workers.models.package import Images, Logits, ModelPackage
 from workers.models.process_folder import no_room
 
 _REQUEST_BYTES, _ANSWER_BYTES = 256 * 2**20, 16 * 2**20
-"""Limits for the request, with the code of a model, and for the answer."""
+"""The most bytes of the request, which has the model's code, and of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The files that the two processes share. No pickle: the user's code wrote some of them."""
+    """The files that the two processes share. None is a pickle, because the user's code may write them."""
 
     folder: Path
 
@@ -58,7 +58,7 @@ class Request:
         return model, _code(inputs.get("code")), Workspace(Path(inputs["workspace"])), images
 
     def ask(self, inputs: Mapping[str, object]) -> None:
-        """Adds inputs to those of the request."""
+        """Add inputs to the request."""
         (self.folder / "request.json").write_text(json.dumps({**self.asked(), **inputs}))
 
     def asked(self) -> dict[str, Any]:
@@ -85,11 +85,11 @@ class Request:
             self.reply({"error": "model", "message": message, "next_step": "correct its code"})
 
     def code(self) -> OwnCode | None:
-        """The model's code in the request."""
+        """Return the model's code in the request."""
         return _code(self.asked().get("code"))
 
     def has_answer(self) -> bool:
-        """Tell whether anything is where the answer should be."""
+        """Tell whether anything exists at the path of the answer."""
         return os.path.lexists(self.folder / "answer.json")
 
     def answer(self) -> dict[str, Any] | None:
@@ -107,7 +107,7 @@ class Request:
         self.reply({**named, "weights_text": packed.weights_text, "overwrites_input": packed.overwrites_input})
 
     def package(self, model: ModelSpec, code: OwnCode | None, answer: Mapping[str, Any]) -> ModelPackage:
-        """The package that the process made. Raises `ModelError` if the model's code wrote over its files."""
+        """Return the package that the process made. Raises `ModelError` if the model's code overwrote the files."""
         try:
             state = read_regular(self.state, psutil.virtual_memory().available // 2)
         except (OSError, ValueError) as error:
@@ -135,7 +135,7 @@ class Request:
         raise overwritten(model.source)
 
     def logits(self, count: int, source: str) -> Logits:
-        """The logits that the process computed. Raises `ModelError`, also if the model's code wrote over them."""
+        """Return the logits that the process computed. Raises `ModelError`, also if the model's code overwrote them."""
         file = self.folder / "logits.npy"
         try:
             with open_regular(file):
@@ -152,12 +152,12 @@ class Request:
 
 
 def has_types(answer: Mapping[str, object], types: Mapping[str, type]) -> bool:
-    """Tell whether an answer has these values, each of exactly its type."""
+    """Tell whether an answer has all these values, each of exactly the given type."""
     return all(type(answer.get(name)) is kind for name, kind in types.items())
 
 
 def overwritten(source: str) -> ModelError:
-    """The error for files that the code of `source` has replaced."""
+    """Return the error for files that the code of `source` has replaced."""
     return ModelError(
         f"{source}: what was made of it is gone, or is something else",
         "let its code write only files that the module tempfile has made into the folder that TMPDIR names",

@@ -12,13 +12,13 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The answers of an original, and how the images were prepared."""
+    """The original's answers to the sampled images, and how these images were prepared."""
 
     answers: Answers
     inputs: Inputs
 
     def document(self) -> dict[str, Any]:
-        """The values for JSON; `sampled` reads them."""
+        """Return the values in types of JSON, from which `sampled` builds the object again."""
         answers, inputs = self.answers, self.inputs
         return {
             "labels": list(answers.labels),
@@ -33,8 +33,8 @@ class Sampled:
 
 
 def sampled(document: Mapping[str, Any]) -> Sampled:
-    """The `Sampled` of a `document()`. Raises `KeyError`, `TypeError`, `ValueError` or `OverflowError` for anything
-    else, which the user's code may have written."""
+    """Return the object whose `document()` is given. Raises `KeyError`, `TypeError`, `ValueError` or `OverflowError`
+    for any other values, which the user's code may have written."""
     labels, predicted = ([int(number) for number in document[name]] for name in ("labels", "given"))
     outputs, percent = int(document["outputs"]), document["better_percent"]
     if not labels or len(labels) != len(predicted) or not 1 <= outputs <= _MOST_OUTPUTS:

@@ -1,4 +1,5 @@
-"""The original's answers on some labelled images, before anything is built: in the process that tries its code."""
+"""Computes the original's answers to some labelled images, before anything is built, in the process that tries its
+code."""
 
 import math
 import time
@@ -23,9 +24,9 @@ from workers.models.sample_answers import Sampled
 
 MOST_IMAGES = 256
 LEAST_IMAGES = 16
-"""The images that are prepared and answered even when there is no time left."""
+"""The number of images that are prepared and evaluated even when there is no time left."""
 _LARGEST_BYTES = 256 * 2**20
-"""The limit of a sample, as float32: an input twice as large halves the images."""
+"""The most bytes of a sample, as float32: inputs twice as large halve the number of images."""
 _RETRIED_IMAGES = 64
 
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -35,12 +36,12 @@ _USUAL = (
     ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
     ((0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255)),
 )
-"""The mean and std of ImageNet, of -1 to 1, of 0 to 1, of 0 to 255."""
+"""Usual pairs of mean and std: those of ImageNet, and those that give -1 to 1, 0 to 1, and 0 to 255."""
 
 
 def labelled_sample(data: DataSpec, input_shape: InputShape, seconds: float) -> Dataset | None:
-    """The first of the evaluation images, in a balanced order; `None` if they have no labels, are not on this disk, or
-    cannot be used, which other checks report."""
+    """Return the first of the evaluation images, in a balanced order; `None` if they have no labels, are not on this
+    disk, or cannot be used, which other checks report."""
     if input_shape[1] not in (1, 3):
         return None
     try:
@@ -110,8 +111,9 @@ def answered(
     normalized: tuple[Sequence[float], Sequence[float]] | None,
     tell: Callable[[], object],
 ) -> Sampled:
-    """The answers of the fp32 eager model to as many images as there is time for. `normalized`: the mean and std that
-    they were prepared with; `None` if no sweep file says them. `tell` is called now and then."""
+    """Return the answers of the fp32 eager model to as many images as there is time for. `normalized`: the mean and std
+    with which the images were prepared; `None` if the sweep file gives none. `tell` is called now and then, to report
+    progress."""
     assert sample.labels is not None
     until_s = time.monotonic() + seconds
     predicted: list[int] = []
@@ -143,8 +145,8 @@ def _better(
     normalized: tuple[Sequence[float], Sequence[float]],
     tell: Callable[[], object],
 ) -> tuple[str, float | None]:
-    """The usual normalization with which most `images` are answered rightly, and their share in percent; empty if none
-    is shown to be better than the present one, or all leave a doubt."""
+    """Return the usual normalization with which most `images` are classified correctly, and their share in percent;
+    empty and `None` if none is shown to be better than the present one, or all leave a doubt."""
     labels = np.array(answers.labels[: len(images)])
     before = labels == answers.given[: len(images)]
     most = 0
@@ -164,7 +166,7 @@ def _better(
 
 
 def _planes(values: Sequence[float], images: Images) -> Images:
-    """The values as (C, 1, 1), as `workers.models.images.prepared` takes them."""
+    """Return the values of the channels as (C, 1, 1), as `workers.models.images.prepared` uses them."""
     planes = np.array(values, np.float32)
     return (planes.mean(keepdims=True) if images.shape[1] == 1 else planes)[:, None, None]
 

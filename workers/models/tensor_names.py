@@ -1,4 +1,4 @@
-"""Names of tensors: takes off what wrappers of a network put around them, until a checkpoint's are the network's."""
+"""Matches the tensor names of a checkpoint with a network's: removes the parts that wrappers added to them."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,11 +22,11 @@ WRAPPERS = {
     "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel": "_fsdp_wrapped_module",
     "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointWrapper": "_checkpoint_wrapped_module",
 }
-"""Wrappers of training: by class, the attribute with the network, which in inference they only call. It is a part of
-the names of all tensors, at any place. They are listed by name, as their modules take long to import."""
+"""Training wrappers by class: the attribute that holds the network, which they only call in inference. The attribute is
+a part of all tensor names, at any place. The classes are given by name, as their modules take long to import."""
 _ATTRIBUTES = tuple(dict.fromkeys(WRAPPERS.values()))
 _COUNTER = "n_averaged"
-"""The count of an AveragedModel's updates: no part of the network."""
+"""The counter of an AveragedModel's updates: it is no part of the network."""
 _TRAINING_HEADS = ("aux1", "aux2", "AuxLogits")
 """Heads of torchvision's GoogLeNet and Inception that are used only in training."""
 _MOST_LISTED = 3
@@ -34,37 +34,38 @@ _MOST_DIMENSIONS = 8
 _MOST_NAMES = 0.5
 _MOST_PREFIXES = 8
 _MOST_EXTRA = 1_000
-"""Tensors that a checkpoint may have beyond those of the network: a file with millions is not gone through."""
+"""The number of tensors that a checkpoint may have beyond those of the network: a file with millions is not
+searched."""
 _MOST_CHARACTERS = 4_096
-"""The longest name that something is taken off."""
+"""The longest tensor name: a checkpoint with a longer one is not searched for a match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """Names without some wrappers. No two are equal."""
+    """Tensor names from which the parts that some wrappers added are removed. No two are equal."""
 
     whole: Mapping[str, str]
     """The whole name by the reduced one."""
     prefixes: tuple[str, ...] = ()
-    """First parts of names that are taken off."""
+    """The first parts that were removed from the names."""
     infixes: tuple[str, ...] = ()
-    """Parts taken out of names, at any place."""
+    """The parts that were removed from inside the names, at any place."""
 
     @property
     def steps(self) -> tuple[int, int]:
-        """The numbers of infixes and prefixes taken off: the less, the better."""
+        """The numbers of infixes and prefixes removed: the fewer, the better."""
         return len(self.infixes), len(self.prefixes)
 
     @property
     def words(self) -> str:
-        """The parts taken off, for people: `module.model.` and `_orig_mod.`; empty if nothing was."""
+        """The removed parts, for people: `module.model.` and `_orig_mod.`; empty if none was removed."""
         front = "".join(f"{part}." for part in self.prefixes)
         return " and ".join(f"`{short_name(part)}`" for part in (front, *(f"{part}." for part in self.infixes)) if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Names of the network's tensors and of a checkpoint's that mean the same."""
+    """The pairing of the network's tensor names with a checkpoint's."""
 
     network: Reduced
     checkpoint: Reduced
@@ -76,7 +77,7 @@ class Match:
 
     @property
     def shared(self) -> list[tuple[str, str]]:
-        """The name in the network and in the checkpoint of each tensor that both have."""
+        """The tensors that both have: for each, its name in the network and its name in the checkpoint."""
         own, stored = self.network.whole, self.checkpoint.whole
         return [(own[name], stored[name]) for name in own if name in stored]
 
@@ -90,11 +91,11 @@ class Match:
         return [name for name in self.checkpoint.whole if name not in self.network.whole]
 
     def misshapen(self, network: Shapes, checkpoint: Shapes) -> list[tuple[str, str]]:
-        """The pairs of `shared` with two shapes."""
+        """Return the pairs of `shared` whose shapes differ."""
         return [(name, stored) for name, stored in self.shared if network[name] != checkpoint[stored]]
 
     def closeness(self, network: Shapes, checkpoint: Shapes) -> tuple[int, int, int]:
-        """A key that orders matches: the larger, the closer."""
+        """Return a key that orders matches: the larger, the closer."""
         shared = len(self.shared)
         taken_off = sum(self.network.steps) + sum(self.checkpoint.steps)
         return shared - len(self.misshapen(network, checkpoint)), shared, -taken_off
@@ -105,7 +106,8 @@ class Match:
 
 
 def exact_match(network: Shapes, checkpoint: Shapes) -> Match | None:
-    """The match of all names and shapes that takes off least, from the network's names only where it must."""
+    """Return the match of all names and shapes that removes the fewest parts, from the network's names only if it must;
+    `None` if there is none."""
     if len(checkpoint) < len(network) - 1:  # A checkpoint may lack the counter.
         return None
     exact = (match for match in _matches(network, checkpoint) if match.is_exact(network, checkpoint))
@@ -113,9 +115,10 @@ def exact_match(network: Shapes, checkpoint: Shapes) -> Match | None:
 
 
 def closest_match(network: Shapes, checkpoint: Shapes) -> Match:
-    """The match with the most tensors of equal names and shapes; of two with as many, the one that takes off less.
+    """Return the match with the most tensors of equal names and shapes; of two with as many, the one that removes fewer
+    parts.
 
-    Beside other names, most of the checkpoint's may have the same first part.
+    A first part is removed even if only half of the checkpoint's names have it.
     """
     as_is = Match(*(Reduced({name: name for name in names}) for names in (network, checkpoint)))
     matches = _matches(network, checkpoint, _MOST_NAMES)
@@ -123,7 +126,7 @@ def closest_match(network: Shapes, checkpoint: Shapes) -> Match:
 
 
 def differences(network: Shapes, checkpoint: Shapes) -> str:
-    """The differences between the closest match and an exact one, side by side; of many names only the first ones."""
+    """Return the differences between the closest match and an exact one, by kind; of many names only the first ones."""
     match = closest_match(network, checkpoint)
 
     def two_shapes(names: tuple[str, str]) -> str:
@@ -140,7 +143,7 @@ def differences(network: Shapes, checkpoint: Shapes) -> str:
 
 
 def fitting(network: Shapes, checkpoint: Shapes, depth: int = _MOST_PREFIXES) -> list[str]:
-    """The first parts of names below which all of a network stands, beside others: `ema` of `ema.fc.bias`."""
+    """Return the first parts of names below which all tensors of a network are found: `ema` of `ema.fc.bias`."""
     below: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, shape in checkpoint.items():
         first, dot, rest = name.partition(".")
@@ -153,7 +156,7 @@ def fitting(network: Shapes, checkpoint: Shapes, depth: int = _MOST_PREFIXES) ->
 
 
 def _listed(title: str, items: Sequence[Item], words: Callable[[Item], str]) -> str:
-    """The first items with a title; empty if there are none."""
+    """Return the first items with a title; empty if there are none."""
     rest = len(items) - _MOST_LISTED
     listed = ", ".join(map(words, items[:_MOST_LISTED]))
     return f"{title}: {listed}{f' and {rest:,} more' if rest > 0 else ''}" if items else ""
@@ -178,10 +181,12 @@ def _absent(names: Collection[str], parts: tuple[str, ...]) -> frozenset[str]:
 
 
 def _reductions(names: Collection[str], extra: Collection[str], share: float) -> Iterator[Reduced]:
-    """The names as they are, then less and less of them. `extra`: first parts of names that are left out.
+    """Yield the names as they are, then with more and more parts removed. `extra`: names with these first parts are
+    left out.
 
-    The part before all names is the attribute that holds the network: `model` in a LightningModule, `module` in an
-    EMA. Any is taken off, since names and shapes must be equal afterwards. `share`: of the names, that must have it.
+    The first part of all names is the attribute that holds the network: `model` in a LightningModule, `module` in an
+    EMA. Any first part is removed, since names and shapes must be equal afterwards. `share`: the share of the names
+    that must have it.
     """
     as_is = {name: name for name in names}
     yield Reduced(as_is)
@@ -201,7 +206,7 @@ def _reductions(names: Collection[str], extra: Collection[str], share: float) ->
 
 
 def _renamed(whole: Mapping[str, str], rename: Callable[[str], str], extra: Collection[str]) -> dict[str, str]:
-    """The renamed names; empty where a name becomes empty, or two become equal."""
+    """Return the whole names by renamed name; empty if a name becomes empty, or two become equal."""
     pairs = [(rename(name), origin) for name, origin in whole.items()]
     parts = [pair for pair in pairs if pair[0].partition(".")[0] not in extra]
     unique = dict(parts)

@@ -1,4 +1,4 @@
-"""Warns of evaluation images that are too few for what is asked of them. Reads names, and no image."""
+"""Warns of too few evaluation images for the bounds of the sweep file. Reads names of files, and no image."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from sweeps.text import digits
 
 
 def too_few_images(data: DataSpec, objective: ObjectiveSpec) -> Iterator[str]:
-    """A warning for each bound on the accuracy drop that no build can be shown to keep. Raises `DataError`."""
+    """Yield a warning for each bound on the accuracy drop that no build can be shown to keep. Raises `DataError`."""
     bounds = [constraint.at_most for constraint in objective.constraints if constraint.metric == "accuracy_drop_points"]
     images = evaluation_images(data) if bounds else None
     for bound in bounds:

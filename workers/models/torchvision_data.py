@@ -16,7 +16,8 @@ _SPLITS = {False: ("train", "trainval"), True: ("test", "val", "valid")}
 
 
 def constructor(name: str) -> Any:
-    """torchvision's class. Raises `DataError` if the name is unknown or the class has no train and test split."""
+    """Return torchvision's class of that name. Raises `DataError` if the name is unknown or the class has no train and
+    test split."""
     if name not in torchvision.datasets.__all__:
         close = difflib.get_close_matches(name, torchvision.datasets.__all__, n=3)
         raise DataError(
@@ -33,12 +34,13 @@ def constructor(name: str) -> Any:
 
 
 def downloads(name: str) -> bool:
-    """Tell whether torchvision has an address of the data set."""
+    """Tell whether torchvision can download the data set."""
     return bool({"download", "kwargs"} & set(inspect.signature(constructor(name)).parameters))
 
 
 def opened(name: str, root: Path, *, held_out: bool, download: bool = True) -> Any:
-    """The data set's train or test split. `download`: if it is missing; else that is a `DataError`, as others are."""
+    """Return the data set's train or test split. `download`: download it if it is missing; else a missing data set is a
+    `DataError`, as other failures are."""
     dataset_class = constructor(name)
     parameters = inspect.signature(dataset_class).parameters
     arguments: dict[str, object] = {"root": str(root)}
@@ -62,7 +64,7 @@ def opened(name: str, root: Path, *, held_out: bool, download: bool = True) -> A
 
 
 def listed_labels(dataset: Any) -> list[int] | None:
-    """The class of every image, without decoding images; `None` if the data set has no list of labels."""
+    """Return the class of every image, without decoding images; `None` if the data set has no list of labels."""
     for name in ("targets", "labels", "_labels"):
         listed = getattr(dataset, name, None)
         try:
@@ -75,15 +77,15 @@ def listed_labels(dataset: Any) -> list[int] | None:
 
 
 def classes_of(dataset: Any) -> int | None:
-    """The number of classes, up to the last one that an image has; `None` if neither labels nor classes are listed."""
+    """Return the number of classes, 1 more than the highest label; `None` if neither labels nor classes are listed."""
     if labels := listed_labels(dataset):
         return 1 + max(labels)
     return len(named) if (named := getattr(dataset, "classes", None)) else None
 
 
 def item(dataset: Any, index: int, name: str) -> tuple[Image.Image, int]:
-    """Image and class. Raises `DataError` if the data set does not consist of images with one label each, or if it
-    cannot read this one."""
+    """Return an image and its class. Raises `DataError` if the data set does not consist of images with one label each,
+    or if this image cannot be read."""
     with named_image(f"image {index} of torchvision's {name}"):
         entry = dataset[index]
         if isinstance(entry, tuple) and entry and isinstance(entry[0], Image.Image):

@@ -1,4 +1,4 @@
-"""Models without `torch.compile`, which compiles for this machine, and in a forked process does not come to an end."""
+"""Switches `torch.compile` off for models: it compiles for this machine, and never ends in a forked process."""
 
 import os
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ _SWITCH = "TORCHDYNAMO_DISABLE"
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Run code that defines or makes a model so that `torch.compile(model)` is the model, and a function that it
-    decorates is the function."""
+    """Switch `torch.compile` off in the block, which defines or makes a model: `torch.compile(model)` returns `model`,
+    and a decorated function stays as it is."""
     before = os.environ.get(_SWITCH)
     os.environ[_SWITCH] = "1"
     try:

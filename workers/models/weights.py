@@ -17,7 +17,7 @@ from workers.models.tensor_names import Match, Shapes
 State = Mapping[str, torch.Tensor]
 
 OTHER_ARGUMENTS = "give the arguments that the model was trained with (arguments: in the sweep file), or other weights"
-"""The next step where weights do not fit a model."""
+"""The next step in errors about weights that do not fit a model."""
 _SETTLING_IMAGES = 16
 _PROBE_IMAGES = 4
 # Streams of `smooth_images` that a sweep's data never uses.
@@ -25,8 +25,9 @@ _SETTLING_STREAM, _PROBE_STREAM = 100, 101
 
 
 def download_pretrained(name: str) -> State:
-    """torchvision's default weights, from its cache or downloaded. Raises `ModelError` if there is no network."""
-    import torchvision  # takes seconds, and a model of one's own needs none of it
+    """Return torchvision's default weights, from its cache or downloaded. Raises `ModelError` if there is no
+    network."""
+    import torchvision  # the import takes seconds, and the user's own models do not need it
 
     try:
         state: State = torchvision.models.get_model_weights(name).DEFAULT.get_state_dict(
@@ -56,11 +57,13 @@ def fit(model: torch.nn.Module, state: State, origin: str) -> None:
 
 
 def put(model: torch.nn.Module, state: State, match: Match, origin: str) -> None:
-    """Load what matches, in the model's own types of numbers. Raises `ModelError` if code of the model fails there."""
+    """Load the matching tensors, in the model's own dtypes. Raises `ModelError` if code of the model fails in
+    loading."""
     own: Any = model.state_dict()
-    # What a checkpoint has no tensor for, such as the counter of an AveragedModel, stays.
+    # Tensors that a checkpoint lacks, such as the counter of an AveragedModel, keep the model's values.
     whole = OrderedDict({**own, **{ours: state[theirs] for ours, theirs in match.shared}})
-    # Modules such as MNASNet read here which version wrote their tensors. It names modules, as they are in the file.
+    # Modules such as MNASNet read from the metadata which version wrote their tensors. It names modules as the file
+    # does.
     written = getattr(state, "_metadata", own._metadata) if match.is_as_is else own._metadata
     whole._metadata = written  # type: ignore[attr-defined]  # torch's own
     try:
@@ -74,12 +77,12 @@ def put(model: torch.nn.Module, state: State, match: Match, origin: str) -> None
 
 
 def tensors(state: Mapping[Any, Any]) -> State:
-    """Those of a state_dict, in which a module may put something else, too."""
+    """Return the tensors of a state_dict, in which a module may put other values, too."""
     return {name: value for name, value in state.items() if isinstance(name, str) and isinstance(value, torch.Tensor)}
 
 
 def shapes(state: Mapping[Any, Any]) -> Shapes:
-    """Of its tensors. Nested ones have none."""
+    """Return the shapes of a state_dict's tensors. Nested tensors are left out: they have none."""
     return {name: tuple(value.shape) for name, value in tensors(state).items() if not value.is_nested}
 
 
@@ -90,7 +93,8 @@ def settle(model: torch.nn.Module, input_shape: InputShape, seed: int) -> None:
     image. So heads that start at zero get random weights, and batch-norm statistics are estimated on smooth images.
 
     Batch norm's shift is set to 1 standard deviation. At 0 every ReLU would cut off half of the signal, rounding errors
-    would grow with depth, and a correct int8 MobileNetV2 would have 7.7 dB (with the shift 17.7).
+    would grow with depth, and a correct int8 MobileNetV2 would have a signal-to-noise ratio of 7.7 dB against fp32
+    (17.7 dB with the shift).
     """
     random = torch.Generator().manual_seed(seed)
     norms: list[_BatchNorm] = []
@@ -117,7 +121,8 @@ def settle(model: torch.nn.Module, input_shape: InputShape, seed: int) -> None:
 
 
 def check(model: torch.nn.Module, input_shape: InputShape, name: str, *, random: bool) -> int:
-    """Number of classes. Raises `ModelError` if the output for (B, C, H, W) is not a finite float (B, classes).
+    """Return the number of classes. Raises `ModelError` if the output for (B, C, H, W) is not a finite float (B,
+    classes).
 
     With random weights, the output must also differ between images.
     """

@@ -1,4 +1,5 @@
-"""Verifies each artifact in a fresh process, under its own engine: does it still compute the user's model?"""
+"""Verifies each artifact in a fresh process, under its own engine: its outputs must still be those of the user's
+model."""
 
 import atexit
 import subprocess
@@ -28,14 +29,14 @@ atexit.register(_PROCESSES.close)
 
 
 class RunRefused(BuildError):  # noqa: N818  # says what happened
-    """The runner could not load or run an artifact. `log`: what its library printed besides."""
+    """The runner could not load or run an artifact. `log`: the other output of its library."""
 
     log = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standard:
-    """The reference that an artifact is compared with."""
+    """The reference logits that an artifact is compared with."""
 
     logits: Logits
     """The logits, (N, classes), on the verification images."""
@@ -45,7 +46,8 @@ class Standard:
 
 
 def least_sqnr_db(variant: Variant, *, settled: bool) -> float:
-    """The limit below which an artifact is broken. `settled`: random weights, which amplify rounding errors."""
+    """Return the signal-to-noise ratio, in dB, below which an artifact counts as broken. `settled`: the weights are
+    random, which amplifies rounding errors."""
     if variant.precision == "int8":
         return 10.0
     if variant.backend == "metal":
@@ -63,9 +65,9 @@ def verify(
 ) -> tuple[Verification, int]:
     """Evaluate the saved model on the verification images with the runner, and compare it with `standard`.
 
-    Returns the figures and the number of classes. Raises `BuildError`: `low_sqnr` and `accuracy_lost` with the
-    figures, `invalid_output`, `crashed_on_load`, `crashed_on_run`, `timeout`, or the kind that the runner reported;
-    each with the library that ran it, and its version.
+    Returns the figures and the number of classes. Raises `BuildError`: `low_sqnr` and `accuracy_lost` with the figures,
+    `invalid_output`, `crashed_on_load`, `crashed_on_run`, `timeout`, or the kind that the runner reported. Each message
+    names the library that ran the artifact, with its version.
     """
     with temporary_folder() as folder, _named(variant, inputs):
         images, answers = folder / "inputs.bin", folder / "logits.bin"
@@ -78,7 +80,7 @@ def verify(
 
 
 def judge(variant: Variant, engine: str, logits: Logits, inputs: BuildInputs, standard: Standard) -> Verification:
-    """Compare the answers of an artifact with `standard`. Raises `BuildError` as `verify` does."""
+    """Compare the logits of an artifact with those of `standard`. Raises `BuildError` as `verify` does."""
     with _named(variant, inputs):
         _check_answers(logits, standard.logits)
         return _judge(variant, engine, logits, inputs, standard)
@@ -97,7 +99,7 @@ def _check_answers(logits: Logits, reference: Logits) -> None:
 
 @contextmanager
 def _named(variant: Variant, inputs: BuildInputs) -> Iterator[None]:
-    """Names in errors the library that ran the artifact, with its version."""
+    """Add to errors in the block the name and version of the library that ran the artifact."""
     try:
         yield
     except BuildError as error:
@@ -116,7 +118,7 @@ def _library(variant: Variant, inputs: BuildInputs) -> str:
 
 
 def warm_up() -> None:
-    """Start the process from which verifications are forked. Otherwise the first verification starts it."""
+    """Start the process from which verifications are forked; otherwise the first verification starts it."""
     _PROCESSES.start()
 
 

@@ -8,7 +8,7 @@ from workers.models.package import BuildInputs, Images
 
 
 def calibration_images(variant: Variant, inputs: BuildInputs) -> Images:
-    """The images with which the variant is calibrated. Raises `BuildError`: `bad_calibration` or
+    """Return the images with which the variant is calibrated. Raises `BuildError`: `bad_calibration` or
     `too_few_calibration_images`."""
     count, images = variant.calibration_images, inputs.calibration
     if inputs.no_calibration:

@@ -1,6 +1,6 @@
-"""The common part of runtimes whose runners keep the runner contract: arguments, batches and reports. Torch-free.
+"""The common part of runtimes whose runners follow the runner contract: arguments, batches and reports. Torch-free.
 
-The events of a report are those that `workers.runtimes.torchscript.runner_report` lists.
+`workers.runtimes.torchscript.runner_report` lists the events of a report.
 """
 
 import json
@@ -19,10 +19,10 @@ class KeepsContract:
     """The methods of `BatchRuntime` that follow from the contract. A runtime inherits them."""
 
     module: str
-    """The Python runner, as `python -m` takes it."""
+    """The module of the Python runner, for `python -m`."""
 
     def arguments(self, request: RunRequest) -> list[str]:
-        """The arguments of the runtime's runners, in Python and C++ alike."""
+        """Return the arguments of the runtime's runners, which are the same in Python and C++."""
         return arguments(request)
 
     def introduction(self, program: str) -> list[str]:
@@ -32,8 +32,8 @@ class KeepsContract:
         return runner_report.identity(stdout)
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        """The command of the C++ runner `program`, else of the Python runner in this interpreter. Both take the same
-        arguments."""
+        """Return the command of the C++ runner `program`; if `program` is `None`, that of the Python runner in this
+        interpreter. Both take the same arguments."""
         return [*self._start(program), *self.arguments(request)]
 
     def parse(self, stdout: bytes) -> RunReport:
@@ -53,13 +53,15 @@ class KeepsContract:
 
 
 class Profiles(KeepsContract, ABC):
-    """The methods of `ProfilingRuntime` that follow from the contract where runners take `--profile`."""
+    """The methods of `ProfilingRuntime` that follow from the contract if the runtime's runners have the option
+    `--profile`."""
 
     @abstractmethod
     def programs(self, facts: DeviceFacts) -> Mapping[str, Program]: ...
 
     def profilers(self, facts: DeviceFacts) -> Mapping[str, Program]:
-        """The runtime's runners, unless it has programs of its own for that. No stock tool is one."""
+        """Return the runtime's runners, which profile unless a runtime has other programs for it. Stock tools are left
+        out."""
         return {form: program for form, program in self.programs(facts).items() if program.tool is None}
 
     def profile_command(
@@ -73,12 +75,12 @@ class Profiles(KeepsContract, ABC):
 
 
 def with_sha256(request: RunRequest) -> list[str]:
-    """The arguments of runners that refuse a file with another hash, if the hash is known."""
+    """Return the arguments for runners that refuse a file with another sha256; none if the sha256 is not known."""
     return ["--sha256", request.sha256] if request.sha256 else []
 
 
 def batch_of(requests: Sequence[RunRequest], arguments: Callable[[RunRequest], list[str]]) -> bytes:
-    """A JSON array of strings on each line: the arguments of one request. See `BatchRuntime.batch_file`."""
+    """Return one line per request: its arguments, as a JSON array of strings. See `BatchRuntime.batch_file`."""
     if not requests:
         raise ValueError("a batch has at least one request")
     if any(request.eval_inputs is not None for request in requests):
@@ -86,12 +88,12 @@ def batch_of(requests: Sequence[RunRequest], arguments: Callable[[RunRequest], l
     if len({(request.threads, request.cpus) for request in requests}) > 1:
         raise ValueError("threads and CPUs are those of the process: all requests of a batch ask for the same")
     lines = (json.dumps(arguments(request), ensure_ascii=False) for request in requests)
-    # Names of files need not be UTF-8.
+    # File names need not be UTF-8.
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
 def arguments(request: RunRequest) -> list[str]:
-    """The arguments that every runner takes."""
+    """Return the arguments that every runner takes."""
     argv = ["--model", request.model, "--backend", request.backend, "--engine", request.engine]
     argv += ["--warmup", str(request.warmup_iterations), "--warmup-seconds", repr(request.warmup_seconds)]
     argv += ["--iter", str(request.iterations)]

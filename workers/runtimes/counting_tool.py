@@ -11,7 +11,7 @@ from sweeps.text import plain
 from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
 
 MAX_IMAGES = 100
-"""The most images: each batch is a process of the tool."""
+"""The most images that a tool evaluates: each batch is a separate process."""
 _TRIAL_ITERATIONS = 5
 _MAX_STDERR = 100_000
 _MAX_MESSAGE = 300
@@ -25,11 +25,11 @@ class CountingTool:
     """The first 12 hex digits of the program's sha256: its version, because it reports none."""
     name: ClassVar[str]
     revision: ClassVar[int]
-    """The way in which the tool is called, part of its name in job keys: times of two revisions are never pooled."""
+    """The revision of how the tool is called, part of its name in job keys: times of two revisions are never pooled."""
 
     @classmethod
     def from_file(cls, program: Path) -> Self:
-        """The program of this host."""
+        """Return the tool for a program on this host."""
         return cls(digest_of(program))
 
     @property
@@ -39,7 +39,7 @@ class CountingTool:
 
     @property
     def runtime_version(self) -> str:
-        """The version is unknown, but different for each program, because their outputs may differ."""
+        """The text for an unknown version. It differs for each program, because their outputs may differ."""
         return f"unknown ({self.digest})"
 
     def identity(self) -> RunnerIdentity:
@@ -49,8 +49,8 @@ class CountingTool:
         return replace(request, warmup_iterations=0, iterations=_TRIAL_ITERATIONS)
 
     def enough(self, request: RunRequest, trial: RunReport) -> RunRequest:
-        """The iterations follow from the fastest one of the trial: slower ones would end the block too early. At least
-        one."""
+        """Compute the iterations from the fastest one of the trial: a slower one would end the block too early. At
+        least one."""
         fastest_s = min(trial.samples_ns) / 1e9
         iterations = max(request.iterations, math.ceil(request.min_seconds / fastest_s))
         return replace(
@@ -60,7 +60,8 @@ class CountingTool:
         )
 
     def report(self, request: RunRequest, samples_ns: tuple[int, ...], *, threads: int | None = None) -> RunReport:
-        """The report of a run. The backend is that of the request, and so are the threads if they are not told."""
+        """Return the report of a run. The backend is that of the request, and so are the threads if `threads` is
+        `None`."""
         return RunReport(
             runner=self.runner,
             runtime_version=self.runtime_version,
@@ -85,7 +86,7 @@ def digest_of(program: Path) -> str:
 
 
 def text_of(name: str, printed: bytes) -> str:
-    """The output as text. Raises `RunnerError("garbled")`."""
+    """Return the output as text. Raises `RunnerError("garbled")` if it is not UTF-8."""
     try:
         return printed.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -93,10 +94,11 @@ def text_of(name: str, printed: bytes) -> str:
 
 
 def said(printed: bytes) -> str:
-    """The errors of a program that failed: also bytes that are no text, and only the beginning of what has no end."""
+    """Return the stderr of a program that failed, at most its first 100,000 bytes; bytes that are not UTF-8 are
+    replaced."""
     return printed[:_MAX_STDERR].decode("utf-8", errors="replace")
 
 
 def shown(words: str) -> str:
-    """Words of a tool in a message: one line, without control characters."""
+    """Return a tool's words for a message: in one line of at most 300 characters, without control characters."""
     return plain(" ".join(words.split())[:_MAX_MESSAGE])

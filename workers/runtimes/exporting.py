@@ -1,4 +1,4 @@
-"""The common part of runtimes that export with `torch.export`: the example, and the meaning of its errors."""
+"""The common part of runtimes that export with `torch.export`: the example input, and the meaning of its errors."""
 
 import re
 
@@ -7,18 +7,18 @@ import torch
 from sweeps.errors import BuildError
 from workers.runtimes.library_errors import chain_of, first_words
 
-# The sizes of tensors are among the unknown numbers, or a number of the user's code is.
+# The unknown numbers are sizes of tensors, or numbers in the user's code.
 _SHAPE = re.compile(r"Could not extract specialized integer|Size-like symbols: (?!none)", re.IGNORECASE)
 _CONTROL_FLOW = re.compile(r"data-dependent|GuardOnDataDependent|Could not guard|Dynamic control flow", re.IGNORECASE)
 
 
 def example_of(shape: tuple[int, ...]) -> torch.Tensor:
-    """An input of the model's shape; the same in every process."""
+    """Return an input of the model's shape; it is the same in every process."""
     return torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
 
 def not_exportable(error: BaseException, to: str) -> BuildError:
-    """The error of a model that cannot be exported. `to`: the format that it is exported to."""
+    """Return the error for a model that cannot be exported. `to`: the format of the export."""
     why = first_words(chain_of(error)[-1])
     return values_decide(error, to) or BuildError(
         "not_exportable", f"torch {torch.__version__} cannot export the model to {to}: {why}"
@@ -26,7 +26,7 @@ def not_exportable(error: BaseException, to: str) -> BuildError:
 
 
 def values_decide(error: BaseException, to: str) -> BuildError | None:
-    """The error about a shape or a way through the model that depends on values; `None` for another error."""
+    """Return the error for a shape or a branch of the model that depends on values; `None` for another error."""
     text = "\n".join(map(str, chain_of(error)))
     if _SHAPE.search(text):
         return shape_of_values(to)
@@ -41,8 +41,8 @@ def values_decide(error: BaseException, to: str) -> BuildError | None:
 
 
 def shape_of_values(to: str, evidence: str = "") -> BuildError:
-    """The error of a tensor that has as many elements as its input's values say, or the values of another tensor.
-    `evidence`: what shows it."""
+    """Return the error for a tensor whose number of elements depends on the values of tensors. `evidence`: the words
+    that show it."""
     shown = f": {evidence}" if evidence else ""
     return BuildError(
         "not_exportable",

@@ -12,12 +12,13 @@ from workers.runtimes.artifact_check import Standard, least_sqnr_db, verify
 from workers.runtimes.interface import RunRequest, Runtime
 
 EXACT_INT8 = "exact int8 arithmetic"
-"""`Verification.executor` of artifacts for which this machine's engine saturates and the device's does not."""
+"""`Verification.executor` of artifacts that are checked in exact arithmetic: this machine's engine saturates, the
+device's does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A saved model, with what a runtime must support to load it."""
+    """A saved model, with the features that a runtime needs to load it."""
 
     file: Path
     operators: tuple[str, ...]
@@ -45,7 +46,7 @@ class Built:
 def request_of(
     saved: Saved, variant: Variant, inputs: BuildInputs, *, memory_format: str = "contiguous_format"
 ) -> RunRequest:
-    """The request that verifies a model with float ends, on one thread of this machine."""
+    """Return the request that verifies a model with float inputs and outputs, on one thread of this machine."""
     return RunRequest(
         model=str(saved.file),
         backend=variant.backend,
@@ -60,7 +61,7 @@ def request_of(
 
 
 def standard_of(variant: Variant, inputs: BuildInputs) -> Standard:
-    """The user's own fp32 eager model."""
+    """Return the reference of the verification: the user's own fp32 eager model."""
     return Standard(
         logits=inputs.verification_logits,
         against="fp32 eager",
@@ -79,9 +80,9 @@ def finish(
     verification: Verification | None = None,
     sibling: EvalSibling | None = None,
 ) -> Manifest:
-    """Verify a model with float ends as `request` runs it, and write its manifest. Raises `BuildError`.
+    """Verify a model with float inputs and outputs by running `request`, and write its manifest. Raises `BuildError`.
 
-    `verification`: the result for a model that no runner of this machine can run; `sibling`: the file that a host
+    `verification`: the result, for a model that no runner of this machine can run; `sibling`: the file that a host
     evaluates in its place.
     """
     if verification is None:
@@ -103,7 +104,8 @@ def finish(
 
 
 def write_manifest(runtime: Runtime, variant: Variant, build_key: str, inputs: BuildInputs, built: Built) -> Manifest:
-    """The manifest of a build, also written beside the model. All runtimes that save a model in one file use it."""
+    """Write the manifest of a build beside the model, and return it. All runtimes that save a model in one file use
+    this."""
     package, saved = inputs.package, built.saved
     content = saved.file.read_bytes()
     manifest = Manifest(

@@ -1,4 +1,5 @@
-"""Verifications in fresh processes without the start-up time: programs of the Python runners, in forks.
+"""Runs verifications in fresh processes without their start-up time: forks of a process that has imported the Python
+runners.
 
 python -P -m workers.runtimes.forks      as `workers.forks.server` says
 """
@@ -24,7 +25,7 @@ _TORCHSCRIPT = "workers.runtimes.torchscript.runner"
 
 
 def _within(argv: list[str]) -> int:
-    """Runs a program as `toolchains.run_with_packages` does: a fork has not imported a runtime's library yet."""
+    """Run a program as `toolchains.run_with_packages` does: a fork has not imported a runtime's library yet."""
     folder, _, module, *arguments = argv
     message = run_with_packages.enter(folder)
     return run_with_packages.given_up(message) if message else _RUNNERS[module](arguments)
@@ -36,24 +37,24 @@ _RUNNERS: Mapping[str, Callable[[list[str]], int]] = {
     executorch.__name__: executorch.alone,
     run_with_packages.__name__: _within,
 }
-"""The function that runs one artifact, by module."""
+"""The function that runs one artifact, by the module of the runner."""
 
 
 def _needs_compilers(arguments: list[str]) -> bool:
-    """Tell whether a run needs the compilers, which the server has left out."""
+    """Tell whether a run needs the compilers, which the server does not import."""
     options = dict(itertools.pairwise(arguments))
     return rewrites(options.get("--backend", "cpu"), options.get("--reference"))
 
 
 class ForkServer:
-    """Runs commands of the Python runners one after the other, each in its own fork."""
+    """A server that runs commands of the Python runners, one at a time, each in a separate fork."""
 
     def __init__(self) -> None:
         self._forks = Forks("workers.runtimes.forks")
 
     def run(self, argv: list[str], deadline_s: float) -> "subprocess.CompletedProcess[bytes]":
-        """Run a command like `subprocess.run(argv, capture_output=True)`, which is used for other commands than those
-        runners'.
+        """Run a command of the runners, with the result of `subprocess.run(argv, capture_output=True)`. Other commands
+        are run by `subprocess.run`.
 
         Raises `subprocess.TimeoutExpired` after the process was ended.
         """
@@ -75,5 +76,5 @@ class ForkServer:
 
 
 if __name__ == "__main__":
-    leave_out_compilers()  # The runs that are forked need no compilers.
+    leave_out_compilers()  # The forked runs need no compilers.
     serve(lambda: _RUNNERS, sys.stdin.buffer, sys.stdout.buffer)

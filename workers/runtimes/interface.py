@@ -46,11 +46,11 @@ class RunRequest:
     eval_outputs: str | None = None
     """Output path on the device for the logits: float32 little-endian, (N, classes)."""
     reference: str | None = None
-    """Path of the backend's stand-in (`Runtime.reference`); allowed only in an evaluation."""
+    """Path of the backend's reference (`Runtime.reference`); allowed only in an evaluation."""
     exact_int8: bool = False
     """Compute static int8 in exact arithmetic instead of with the engine; allowed only in an evaluation on the host."""
     sha256: str = ""
-    """The hash of the model's file, in lower-case hex: a runner that knows it refuses another file."""
+    """The sha256 of the model's file, in lower-case hex: a runner that gets it refuses a file with another one."""
     graph_optimization: str = "none"
     """The level of `Variant.graph_optimization`."""
 
@@ -77,9 +77,10 @@ class RunReport:
     reference: bool = False
     """A reference library replaced the backend: there are logits and no samples."""
     threads_known: bool = True
-    """`False` if `threads_ran` is the number that was asked for, because the program does not report what ran."""
+    """`False` if `threads_ran` is the requested number, because the program does not report how many ran."""
     mean_only: bool = False
-    """`True` if the only sample is the mean of all iterations, the first ones included: the program tells no other."""
+    """`True` if the only sample is the mean of all iterations, the first ones included: the program reports no other
+    time."""
     cpus_ran: tuple[int, ...] = ()
     """The CPUs that ran; empty if the system does not report them."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerIdentity:
-    """The report of a program on a device about itself: name, version, available engines and accelerators."""
+    """The identity that a program on a device reports: name, version, available engines and accelerators."""
 
     runner: str
     """Name and version, part of the device's job keys."""
@@ -118,33 +119,34 @@ class Program:
     libraries: tuple[str, ...] = ()
     """Paths on this host of shared libraries that lie beside the program on a device, under their own names."""
     library_mb: float | None = None
-    """The `runtime_mb` of a program that does not tell it: its own size, with that of its libraries."""
+    """The metric `runtime_mb` of a program that does not report it: the size of the program and its libraries."""
 
 
 class Runtime(Protocol):
-    """A toolchain that builds and a program that runs."""
+    """A toolchain that builds artifacts, and a program that runs them."""
 
     name: str
 
     def supports(self, variant: Variant, facts: DeviceFacts) -> Skip | None:
-        """The reason why this variant is impossible or pointless on this device, or `None`. The variant's engine
+        """Return the reason why this variant is impossible or pointless on this device, or `None`. The variant's engine
         is resolved."""
         ...
 
     def versions(self) -> dict[str, str]:
-        """Versions of the libraries and of the builder, part of every build key."""
+        """Return the versions of the libraries and of the builder, which are part of every build key."""
         ...
 
     def runner(self) -> str:
-        """Name and version of the runner, part of every job key."""
+        """Return name and version of the runner, which are part of every job key."""
         ...
 
     def references(self) -> dict[str, str]:
-        """The executor of accuracies, by backend that a host with a compiler can check without the hardware."""
+        """Return the executor of accuracies by backend, for the backends that a host with a compiler can check without
+        the hardware."""
         ...
 
     def reference(self, backend: str, artifact: Path) -> str:
-        """The path on this host of the backend's stand-in: a library, or a file in the folder `artifact`.
+        """Return the path on this host of the backend's reference: a library, or a file in the folder `artifact`.
 
         Raises `BuildError` if it cannot be compiled.
         """
@@ -161,14 +163,14 @@ class Runtime(Protocol):
         ...
 
     def programs(self, facts: DeviceFacts) -> Mapping[str, Program]:
-        """The program of this host, by format, that runs artifacts on such a device without Python.
+        """Return the programs on this host, by format, that run artifacts on such a device without Python.
 
         Raises `BuildError` with the next step if there is none.
         """
         ...
 
     def introduction(self, program: str) -> list[str]:
-        """The argument list with which a program (not a stock tool) on the device reports its identity."""
+        """Return the argument list with which a program (not a stock tool) on the device reports its identity."""
         ...
 
     def identity(self, stdout: bytes) -> RunnerIdentity:
@@ -176,103 +178,106 @@ class Runtime(Protocol):
         ...
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        """The argument list on the device: of `program`, which was copied there, else of this host's Python runner."""
+        """Return the argument list on the device: that of `program`, which was copied there; if `program` is `None`,
+        that of this host's Python runner."""
         ...
 
     def parse(self, stdout: bytes) -> RunReport:
-        """The report of a run. Raises `RunnerError` if the output is not a complete and valid report."""
+        """Return the report of a run. Raises `RunnerError` if the output is not a complete and valid report."""
         ...
 
 
 BatchOutcome = RunReport | RunnerError | NotReached
-"""The outcome of one item of a batch: its report, the reason why it has none, or nothing because the process ended
-before it."""
+"""The outcome of one item of a batch: its report, the error that it has instead, or `NotReached` because the process
+ended before it."""
 
 
 @runtime_checkable
 class BatchRuntime(Runtime, Protocol):
-    """A runtime whose programs also time several artifacts in one process, one after the other.
+    """A runtime whose programs also time several artifacts in one process, one at a time.
 
-    Whether a runtime has batches is asked with `isinstance`: one without them lacks these methods. A stock tool has
-    none, whatever its runtime. A program that was compiled before there were batches is found out by `parse_batch`.
+    `isinstance` tells whether a runtime has batches: a runtime without them lacks these methods. A stock tool has no
+    batches, whatever its runtime. A program that was compiled before there were batches is found by `parse_batch`.
     """
 
     def batch_file(self, requests: Sequence[RunRequest]) -> bytes:
-        """The content of the file that the program reads: the requests in the order in which they are run.
+        """Return the content of the file that the program reads: the requests in the order in which they are run.
 
-        Raises `ValueError` if there is none, if one does not time, or if their threads or CPUs differ: those are the
-        process's.
+        Raises `ValueError` if there is no request, if one evaluates images, or if their threads or CPUs differ: a
+        process has one number of threads and one set of CPUs.
         """
         ...
 
     def batch_command(self, file: str, item_seconds: float, program: str | None = None) -> list[str]:
-        """The argument list on the device, where `file` has the content of `batch_file`; `program` as in `command`.
+        """Return the argument list on the device, where `file` has the content of `batch_file`; `program` as in
+        `command`.
 
         An item that takes longer than `item_seconds` ends the process by SIGALRM.
         """
         ...
 
     def parse_batch(self, stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
-        """The outcomes, one per item. `artifacts`: the sha256 of each item's file, in lower-case hex.
+        """Return the outcomes, one per item of the batch. `artifacts`: the sha256 of each item's file, in lower-case
+        hex.
 
         If the process ended before the last item, the item at which it ended has the error `no_report` or `truncated`,
         and those after it are `NotReached`. An artifact with another hash has the error `wrong_artifact`. Raises
-        `RunnerError` if no item was begun: with `no_batches` if the program has none.
+        `RunnerError` if no item was begun: with `no_batches` if the program has no batches.
         """
         ...
 
 
 @runtime_checkable
 class ReleaseRuntime(Runtime, Protocol):
-    """A runtime with programs for other releases of its library than the one that a device has. Whether a runtime has
-    that is asked with `isinstance`."""
+    """A runtime that has programs for other releases of its library than the device's. `isinstance` tells whether a
+    runtime is one."""
 
     def programs_of(self, facts: DeviceFacts, toolchain: str) -> Mapping[str, Program]:
-        """The programs of that release (`sweeps.spec.toolchains`), as in `Runtime.programs`."""
+        """Return the programs of that release (`sweeps.spec.toolchains`), as in `Runtime.programs`."""
         ...
 
     def releases(self, facts: DeviceFacts) -> tuple[str, ...]:
-        """The releases of which `programs_of` has one, as sweep files write them."""
+        """Return the releases for which `programs_of` has a program, as sweep files write them."""
         ...
 
 
 @runtime_checkable
 class InstalledRuntime(Runtime, Protocol):
-    """A runtime whose installed library may have backends that others of the same version lack. Whether a runtime is
-    one is asked with `isinstance`."""
+    """A runtime whose installed library may have backends that other builds of the same version lack. `isinstance`
+    tells whether a runtime is one."""
 
     def backends_here(self) -> tuple[str, ...]:
-        """The backends of the library on this machine; empty if that cannot be told. A process of its
-        own tells them, in a second."""
+        """Return the backends of the library on this machine; empty if they cannot be found out. A separate process
+        lists them, in a second."""
         ...
 
 
 @runtime_checkable
 class ProfilingRuntime(Runtime, Protocol):
-    """A runtime whose programs also tell the time of each operator, as `workers.runtimes.operator_profile` reads it.
-    Whether a runtime has that is asked with `isinstance`."""
+    """A runtime whose programs also report the time of each operator, in the form that
+    `workers.runtimes.operator_profile` reads. `isinstance` tells whether a runtime is one."""
 
     def profilers(self, facts: DeviceFacts) -> Mapping[str, Program]:
-        """The programs that profile, as in `Runtime.programs`."""
+        """Return the programs that profile, as in `Runtime.programs`."""
         ...
 
     def profile_command(
         self, request: RunRequest, iterations: int, warmup: int, program: str | None = None
     ) -> list[str]:
-        """The argument list on the device; `program` as in `command`."""
+        """Return the argument list that profiles on the device; `program` as in `command`."""
         ...
 
     def parse_profile(self, stdout: bytes) -> Profile:
-        """The profile of a run. Raises `RunnerError`."""
+        """Return the profile of a run. Raises `RunnerError`."""
         ...
 
 
 @runtime_checkable
 class PartitioningRuntime(ProfilingRuntime, Protocol):
-    """A runtime with backends that leave to the CPU what they do not take, and whose profiles tell which has a node.
-    Whether a runtime has that is asked with `isinstance`."""
+    """A runtime whose backends leave to the CPU the operators that they do not support, and whose profiles tell which
+    of them ran a node. `isinstance` tells whether a runtime is one."""
 
     def profiled_as(self, backend: str) -> str:
-        """The name of `backend` in the runtime's profiles (`OperatorRun.where`); empty for a backend that leaves
+        """Return the name of `backend` in the runtime's profiles (`OperatorRun.where`); empty for a backend that leaves
         nothing to the CPU."""
         ...

@@ -1,8 +1,8 @@
-"""Checks that the libraries of a runtime work together here: a tiny model is built with them before the first of a
-user's.
+"""Checks that the libraries of a runtime work together on this machine: builds a tiny model with them before the user's
+first one.
 
-Releases exist that export, and cannot run what they exported (executorch 1.5.1 beside torch 2.12). Found here, that is
-one error with their versions, instead of a failure of each model after minutes.
+Some releases export a model, but cannot run the exported file (executorch 1.5.1 with torch 2.12). This check reports
+that as one error with the versions, instead of a failure of each model after minutes.
 """
 
 import io
@@ -38,18 +38,18 @@ _DEADLINE_S = 1800.0
 _SHAPE = (1, 3, 8, 8)
 _IMAGES = 4
 _METHOD = "static"
-"""The method of int8."""
+"""The quantization of the tiny model in int8, if the runtime has it."""
 
 _OF_THE_MACHINE = ("timeout", "out_of_memory", "worker_lost")
-"""Failures that say nothing of the libraries."""
+"""Kinds of failures that say nothing about the libraries."""
 _broken: dict[str, str] = {}
-"""The errors that this process has found, by set of versions."""
+"""The errors that this process has found, by set of versions; empty for a set that works."""
 
 
 def check(runtime: Runtime, toolchain: str, precision: str) -> None:
     """Build the tiny model in this precision with `toolchain`, which this process has entered, and run it in a fresh
-    process; once per machine, set of versions, precision and method of int8: other parts of the libraries make and run
-    each. PyTorch's own runtimes have no library that could fit another torch.
+    process. This is done once per machine, set of versions, precision and quantization, because each uses other parts
+    of the libraries. PyTorch's own runtimes are not checked: they have no library that could need another torch.
 
     Raises `BuildError("runtime_broken")` with the versions.
     """
@@ -82,9 +82,9 @@ def check(runtime: Runtime, toolchain: str, precision: str) -> None:
 
 
 def check_release(chosen: Toolchain) -> None:
-    """Check a release that has its environment on this machine as `check` does in fp32, in a process of its own.
+    """Check a release whose environment is on this machine as `check` does, in fp32 and in a separate process.
 
-    Raises `BuildError("runtime_broken")`, also where that process crashes, and `EdgeSweepError` if it cannot be tried.
+    Raises `BuildError("runtime_broken")`, also if that process crashes, and `EdgeSweepError` if it cannot be tried.
     """
     argv = command_within([sys.executable, "-m", _MODULE, chosen.text], chosen.text)
     try:
@@ -107,7 +107,7 @@ def check_release(chosen: Toolchain) -> None:
 
 
 def net() -> "torch.nn.Module":
-    """A network from (N, 3, 8, 8) to (N, 2)."""
+    """Return a network from (N, 3, 8, 8) to (N, 2)."""
     import torch
 
     torch.manual_seed(0)
@@ -116,7 +116,7 @@ def net() -> "torch.nn.Module":
 
 
 def _variant(entry: RuntimeEntry, toolchain: str, precision: str) -> Variant:
-    """A variant that the runtime has: on the CPU and in static int8 if it has those."""
+    """Return a variant that the runtime has: on the CPU and in static int8, if the runtime has these."""
     methods = entry.values.get("quantization", (_METHOD,))
     variant = Variant(
         runtime=entry.name,
@@ -131,7 +131,7 @@ def _variant(entry: RuntimeEntry, toolchain: str, precision: str) -> Variant:
 
 
 def _failure(runtime: Runtime, variant: Variant) -> str:
-    """The reason why the variant cannot be built; empty if it was."""
+    """Return the reason why the variant cannot be built; empty if it was."""
     try:
         with temporary_folder() as out:
             runtime.build(variant, "trial", _inputs(runtime), out)
@@ -181,7 +181,8 @@ def _inputs(runtime: Runtime) -> BuildInputs:
 
 
 def main(text: str) -> int:
-    """The process of `check_release`: its last line is the error as JSON: kind, message, next step."""
+    """Run the process of `check_release`. Its last line is the error as JSON: kind, message, next step. Returns the
+    exit code."""
     try:
         check(registry.get(toolchain(text).package), text, "fp32")
     except EdgeSweepError as error:

@@ -1,4 +1,4 @@
-"""The errors of libraries: in one readable line, with the operator, and with the line of the user's files."""
+"""Makes errors of libraries readable: in one line, with the operator, and with the line of the user's files."""
 
 import re
 import traceback
@@ -12,18 +12,19 @@ _OPERATOR = re.compile(
     r"While executing %\w+ : .*?\[target=(?:torch\.ops\.)?([\w.]+)\]|Could not run '(\w+::\w+)'|"
     r"Unknown builtin op: (\w+::\w+)"
 )
-"""torch's words about the operator at which it failed."""
+"""torch's messages about the operator at which it failed."""
 
 
 def first_words(error: BaseException | str) -> str:
-    """The first line that is not empty, at most 300 characters: torch's messages contain pages of source code."""
+    """Return the first line that is not empty, at most 300 characters: torch's messages contain pages of source
+    code."""
     lines = (line.strip().rstrip(":") for line in str(error).splitlines())
     text = next((line for line in lines if line), type(error).__name__)
     return text if len(text) <= _LIMIT else text[: _LIMIT - 1] + "…"
 
 
 def chain_of(error: BaseException) -> list[BaseException]:
-    """The error and its causes, of which the last one is the origin."""
+    """Return the error and its causes, of which the last one is the origin."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None:
@@ -33,10 +34,10 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 
 def located(error: BuildError, files: Collection[str]) -> BuildError:
-    """The error with the operator and the line of the user's code that its causes name. `files`: the user's own, by
-    relative path. Its own words stay, but for a line of other files."""
+    """Return the error with the operator and the line of the user's code that its causes name. `files`: the user's own
+    files, by relative path. The message stays; a line of other files is removed."""
     causes = chain_of(error)
-    # TorchScript names the line itself first, and then those that call it.
+    # TorchScript names first the line itself, and then its callers.
     messages = "\n".join(str(cause).partition("is being compiled since")[0] for cause in causes)
     operator = error.operator
     if not operator and (named := _OPERATOR.search(messages)):
@@ -53,7 +54,7 @@ def located(error: BuildError, files: Collection[str]) -> BuildError:
 
 
 def place_in(text: str, files: Collection[str]) -> tuple[str, int] | None:
-    """The innermost line of the user's files that a traceback names; `None` if it names none of them."""
+    """Return the innermost line of the user's files that a traceback names; `None` if it names none of them."""
     for path, line in reversed(_FRAME.findall(text)):
         for name in files:
             if path == name or path.endswith(f"/{name}"):

@@ -1,4 +1,4 @@
-"""The work of the operators of an exported graph: multiply-adds, which most of a model's time follows."""
+"""Counts the multiply-adds of the operators of an exported graph, on which most of a model's time depends."""
 
 import math
 from collections import Counter
@@ -11,8 +11,8 @@ from workers.runtimes.library_errors import place_in
 
 
 def operator_of(node: torch.fx.Node) -> str:
-    """The operator with its namespace, without its overload: `aten::convolution`; of a function, with its module:
-    `memory::view`."""
+    """Return the operator's name with its namespace, without its overload: `aten::convolution`; for a function, with
+    its module: `memory::view`."""
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
         target = getattr(target, "_op", target)  # ExecuTorch wraps the operators of its graphs.
@@ -24,16 +24,17 @@ def operator_of(node: torch.fx.Node) -> str:
 
 
 def multiply_adds(node: torch.fx.Node) -> int:
-    """The multiply-adds of convolutions, linears, matrix products and attention, at the exported shape; 0 for all
-    others."""
+    """Return the multiply-adds of convolutions, linears, matrix products and attention, at the exported shape; 0 for
+    all other operators."""
     count = _COUNTED.get(operator_of(node).partition("::")[2])
     return 0 if count is None else count(node)
 
 
 def with_shares(operators: Sequence[str], graph: torch.fx.Graph) -> str:
-    """The operators, each with its share of the graph's: `aten.bmm.default (12 % of the multiply-adds)`.
+    """Return the operators, each with its share of the graph's multiply-adds: `aten.bmm.default (12 % of the
+    multiply-adds)`.
 
-    Nothing is said of an operator that is not in the graph.
+    An operator that is not in the graph gets no share.
     """
     work = Counter[str]()
     for node in graph.nodes:
@@ -43,7 +44,7 @@ def with_shares(operators: Sequence[str], graph: torch.fx.Graph) -> str:
 
 
 def with_share(operator: str, own: int | None, whole: int) -> str:
-    """The operator with its share of the model's multiply-adds; without one if `own` is `None`."""
+    """Return the operator with its share of the model's multiply-adds; without a share if `own` is `None`."""
     if own is None:
         return operator
     share = f"{100.0 * own / whole:.3g} % of the multiply-adds" if own else "no multiply-adds are counted"
@@ -51,8 +52,9 @@ def with_share(operator: str, own: int | None, whole: int) -> str:
 
 
 def lines_of(operator: str, graph: torch.fx.Graph, files: Collection[str]) -> list[tuple[str, int]]:
-    """The lines of the user's files that an operator comes from, each once, in order. `operator`: as `_bare` takes it,
-    also one that others were decomposed into, which have a part of its name (`aten::pad`, `aten::constant_pad_nd`)."""
+    """Return the lines of the user's files that an operator comes from, each once, in order. `operator`: a name that
+    `_bare` accepts; it may be an operator into which others were decomposed, whose names are parts of its name
+    (`aten::pad`, `aten::constant_pad_nd`)."""
     bare = _bare(operator).rpartition("::")[2]
     lines = []
     for node in graph.nodes:
@@ -63,7 +65,7 @@ def lines_of(operator: str, graph: torch.fx.Graph, files: Collection[str]) -> li
 
 
 def _bare(name: str) -> str:
-    """The name as `operator_of` writes it, of `aten.bmm.default`, `aten::bmm.out` or `torch.ops.aten.bmm`."""
+    """Return the name as `operator_of` writes it, for `aten.bmm.default`, `aten::bmm.out` or `torch.ops.aten.bmm`."""
     words = name.replace("::", ".").removeprefix("torch.").removeprefix("_ops.").removeprefix("ops.").split(".")
     return "::".join(words[:2])
 
@@ -74,22 +76,22 @@ def _shape(node: Any) -> tuple[int, ...]:
 
 
 def _convolution(node: torch.fx.Node) -> int:
-    """The multiply-adds of `aten::convolution`, whose seventh argument says whether it is transposed."""
+    """Return the multiply-adds of `aten::convolution`, whose seventh argument says whether it is transposed."""
     return _transposed(node) if len(node.args) > 6 and node.args[6] else _forward(node)
 
 
 def _forward(node: torch.fx.Node) -> int:
-    """Each element of the output meets one filter."""
+    """Return the multiply-adds of a convolution: each element of the output uses one filter."""
     return math.prod(_shape(node)) * math.prod(_shape(node.args[1])[1:])
 
 
 def _transposed(node: torch.fx.Node) -> int:
-    """Each element of the input meets one filter."""
+    """Return the multiply-adds of a transposed convolution: each element of the input uses one filter."""
     return math.prod(_shape(node.args[0])) * math.prod(_shape(node.args[1])[1:])
 
 
 def _attention(node: torch.fx.Node) -> int:
-    """The multiply-adds of two products: queries with keys, and their weights with values."""
+    """Return the multiply-adds of two products: of queries with keys, and of the attention weights with values."""
     queries, keys = _shape(node.args[0]), _shape(node.args[1])
     return math.prod(queries) * keys[-2] + math.prod(_shape(node)) * keys[-2]
 

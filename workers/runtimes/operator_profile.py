@@ -1,11 +1,11 @@
-"""The time of each operator, as a runner with `--profile` tells it: parsed, as a table, and as a trace for Chrome and
+"""The time of each operator, as a runner with `--profile` reports it: parsed, as a table, and as a trace for Chrome and
 Perfetto. Pure, torch-free.
 
-A run that is profiled is slower than one that is not: no figure of it is a latency. The lines of such a run, besides
-`start` and `end` or `error`, in order:
+Profiling slows a run down, so none of its figures is a latency. The lines of such a run, besides `start` and `end` or
+`error`, in order:
 
-    profile          iteration_ns: a list; besides, what a runtime tells in a form of its own
-    operator         name, where: what has it, start_ns, ns
+    profile          iteration_ns: a list; besides, the profile of a runtime in its own form
+    operator         name, where: the delegate or provider, start_ns, ns
 """
 
 import json
@@ -19,16 +19,16 @@ from sweeps.stored_profiles import LABEL, KeptOperator
 
 _MAX_BYTES = 256 * 1024 * 1024
 _MAX_NS = 2**63 - 1
-"""The largest time that a clock of 64 bits tells."""
+"""The largest time that a 64-bit clock can report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRun:
-    """One run of one operator. `ns` holds what it calls, `self_ns` does not."""
+    """One run of one operator. `ns` includes the operators that it calls, `self_ns` does not."""
 
     name: str
     where: str
-    """The delegate or provider that has the operator; empty where there is only one."""
+    """The delegate or provider that runs the operator; empty if there is only one."""
     start_ns: int
     ns: int
     self_ns: int = 0
@@ -44,7 +44,7 @@ class Operator:
     calls: float
     self_us: float
     percent: float
-    """The share in the time of all operators."""
+    """The share of the time of all operators, in percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Profile:
     runs: tuple[OperatorRun, ...]
 
     def operators(self) -> list[Operator]:
-        """The operators, the slowest first."""
+        """Return the operators, the slowest first."""
         own_ns: dict[tuple[str, str], list[int]] = {}
         for run in self.runs:
             own_ns.setdefault((run.name, run.where), []).append(run.self_ns)
@@ -75,7 +75,7 @@ class Profile:
         return sorted(operators, key=lambda operator: (-operator.self_us, operator.name, operator.where))
 
     def trace(self, title: str) -> dict[str, Any]:
-        """The profile in the Trace Event Format, which chrome://tracing and ui.perfetto.dev open."""
+        """Return the profile in the Trace Event Format, which chrome://tracing and ui.perfetto.dev open."""
         named = {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": title}}
         first = min((run.start_ns for run in self.runs), default=0)
         events = [
@@ -94,13 +94,13 @@ class Profile:
 
 
 OwnForm = Callable[[Mapping[str, Any], int], Iterable[OperatorRun]]
-"""A function that reads the form of a runtime's own in its `profile` line, of so many iterations. Raises
+"""A function that reads the operators from a runtime's own form of the `profile` line, for so many iterations. Raises
 `ValueError`."""
 
 
 def parse(stdout: bytes, own: OwnForm = lambda line, iterations: ()) -> Profile:
-    """The profile in a runner's output. Raises `RunnerError`: the runner's own, else `no_report`, `truncated`,
-    `garbled` or `no_profile`."""
+    """Return the profile in a runner's output. Raises `RunnerError`: the error that the runner reports, else
+    `no_report`, `truncated`, `garbled` or `no_profile`."""
     events = list(_events(stdout))
     if not events:
         raise RunnerError("no_report", "the runner printed nothing")
@@ -128,14 +128,15 @@ def parse(stdout: bytes, own: OwnForm = lambda line, iterations: ()) -> Profile:
 
 
 def nanoseconds(value: object, *, times: int = 1) -> int:
-    """A time that a profile tells in units of `times` ns. Raises `ValueError` for what no clock of 64 bits tells."""
+    """Return in ns a time that a profile reports in units of `times` ns. Raises `ValueError` for a value that no 64-bit
+    clock can report."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value * times <= _MAX_NS:
         raise ValueError(f"{value!r:.40} is no time")
     return int(value) * times
 
 
 def nested(runs: Sequence[OperatorRun]) -> list[OperatorRun]:
-    """The runs in order of time, each with its depth, and with its own time without that of what it called."""
+    """Return the runs in order of time, each with its depth, and with its own time, without the runs that it called."""
     ordered = sorted(runs, key=lambda run: (run.start_ns, -run.ns))
     inner = [0] * len(ordered)
     depth = [0] * len(ordered)
@@ -154,7 +155,7 @@ def nested(runs: Sequence[OperatorRun]) -> list[OperatorRun]:
 
 
 def kept_operators(profile: Profile) -> tuple[KeptOperator, ...]:
-    """The operators as a workspace keeps them, the slowest first."""
+    """Return the operators as a workspace stores them, the slowest first."""
     return tuple(
         KeptOperator(
             name=operator.name,
@@ -172,8 +173,8 @@ def iteration_p50_us(iteration_ns: Sequence[int]) -> float | None:
 
 
 def _per_iteration(times_ns: Sequence[int], iterations: int) -> float:
-    """The median time per iteration: one run that another program held up is no time of an operator. The mean, where
-    iterations differ."""
+    """Return the median time per iteration, so that one run that another program held up does not count. If iterations
+    have different numbers of runs, return the mean."""
     each, rest = divmod(len(times_ns), iterations)
     if rest or not each:
         return sum(times_ns) / iterations

@@ -17,7 +17,7 @@ _REPAIR = "repair the package that provides it, or remove it from the sweep"
 
 
 def get(name: str) -> Runtime:
-    """The runtime of that name.
+    """Return the runtime of that name.
 
     Raises `EdgeSweepError`: with the closest name if it is unknown, with the extra to install if a library is missing,
     and if a runtime of another package cannot be loaded.
@@ -28,7 +28,7 @@ def get(name: str) -> Runtime:
 
 
 def for_phones(name: str) -> ModuleType:
-    """The module that says how the C++ runner of that runtime is compiled (`RuntimeEntry.for_phones`). Raises
+    """Return the module that says how the C++ runner of that runtime is compiled (`RuntimeEntry.for_phones`). Raises
     `EdgeSweepError` as `get` does."""
     module: ModuleType = _loaded(name, lambda: importlib.import_module(_entry(name).for_phones))
     return module
@@ -55,14 +55,14 @@ def _loaded(name: str, load: Callable[[], Any]) -> Any:
 
 
 def not_installed(name: str, package: str) -> EdgeSweepError:
-    """The error of a runtime of this project that lacks a package, with the extra that has it, and its size."""
+    """Return the error of a runtime of this project that lacks a package, with the extra that has it, and its size."""
     extra, _, size = catalog.runtimes()[name].extra.partition(" ")
     install = install_line(*filter(None, ("workers", extra))) + (size and f" ({size})")
     return EdgeSweepError(f"the runtime {name} needs {package}, which is not installed", install)
 
 
 def versions(name: str, *packages: str) -> dict[str, str]:
-    """The versions of packages that a runtime of this project needs. Raises `EdgeSweepError` as `get` does."""
+    """Return the versions of packages that a runtime of this project needs. Raises `EdgeSweepError` as `get` does."""
     try:
         return {package: metadata.version(package) for package in packages}
     except metadata.PackageNotFoundError as error:

@@ -24,11 +24,12 @@ Made = TypeVar("Made")
 Tensors = Mapping[str, torch.Tensor]
 
 MEMORY_BYTES = 3 * 2**30
-"""Limit for cached weights: nine stages of ViT-B/16, the largest model of the zoo."""
+"""Limit in bytes for cached weights: nine stages of ViT-B/16, the largest model of the zoo."""
 
 
 class Stages:
-    """The cache of one process. `folder` is shared by the processes of one machine; with `None` nothing is on disk."""
+    """The cache of one process. `folder` is shared by the processes of one machine; with `None` nothing is stored on
+    disk."""
 
     def __init__(self, folder: Path | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
         self._folder = folder
@@ -39,7 +40,8 @@ class Stages:
         """The number of times that each stage ran instead of coming from the cache, by name."""
 
     def module(self, name: str, key: str, make: Callable[[], Made]) -> Made:
-        """The result of the stage `name` for `key`; runs it if it is not cached. Callers must not change the result."""
+        """Return the result of the stage `name` for `key`; runs it if it is not cached. Callers must not change the
+        result."""
         if key in self._results:
             self._results.move_to_end(key)
             cached: Made = self._results[key][0]
@@ -52,7 +54,8 @@ class Stages:
         return result
 
     def tensors(self, name: str, key: str, make: Callable[[], Tensors]) -> Tensors:
-        """The result of a stage that is only tensors: one process computes them, the others wait."""
+        """Return the result of a stage that consists only of tensors: one process computes them, the other processes
+        wait."""
         folder = self._folder
         if folder is None or key in self._results:
             return self.module(name, key, make)
@@ -75,15 +78,16 @@ class Stages:
 
 @cache
 def stages_of(shared: Path | None) -> Stages:
-    """The cache of this process for one folder."""
+    """Return the cache of this process for one folder."""
     return Stages(shared)
 
 
 class ByteStages:
-    """The stages of one model in a runtime whose stages give bytes, such as files; `module` is for what cannot be."""
+    """The stages of one model in a runtime whose stages return bytes, such as files; `module` is for results that are
+    no bytes."""
 
     def __init__(self, package: Path, inputs: BuildInputs, shared: Path | None, **flags: object) -> None:
-        """`package`: the folder of the runtime's code. `flags`: what all stages depend on besides."""
+        """`package`: the folder of the runtime's code. `flags`: further values on which all stages depend."""
         self._stages = stages_of(shared)
         model = inputs.package
         self._of_model = {
@@ -97,7 +101,7 @@ class ByteStages:
         }
 
     def once(self, stage: str, make: Callable[[], bytes], **flags: object) -> bytes:
-        """The result of `stage`, which depends on `flags` besides. Raises what `make` raises."""
+        """Return the result of `stage`; `flags` are further values on which it depends. Raises what `make` raises."""
         key = self._key(stage, flags)
 
         def content() -> dict[str, torch.Tensor]:
@@ -106,7 +110,7 @@ class ByteStages:
         return bytes(self._stages.tensors(stage, key, content)["content"].numpy().tobytes())
 
     def module(self, stage: str, make: Callable[[], Made], **flags: object) -> Made:
-        """The result of a stage that stays in the memory of this process. Callers must not change it."""
+        """Return the result of a stage that stays in the memory of this process. Callers must not change it."""
         return self._stages.module(stage, self._key(stage, flags), make)
 
     def _key(self, stage: str, flags: Mapping[str, object]) -> str:
@@ -114,7 +118,7 @@ class ByteStages:
 
 
 def _bytes(result: object) -> int:
-    """The size of the weights that `result` lists."""
+    """Return the size of the weights that `result` lists."""
     tensors: list[torch.Tensor] = []
     if isinstance(result, torch.nn.Module):
         tensors = [*result.parameters(), *result.buffers()]

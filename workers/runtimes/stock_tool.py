@@ -20,9 +20,10 @@ class ToolRun:
     argv: list[str]
     """The command line on the device. It may start with `env NAME=VALUE`."""
     output: str = ""
-    """Path on the device of the file that the tool leaves; empty if its figures are printed."""
+    """Path on the device of the file that the tool writes; empty if it prints its figures."""
     log_tag: str = ""
-    """The tag under which the tool writes to Android's log there, and not to stderr; empty if it prints everything."""
+    """The tag under which the tool writes to Android's log instead of stderr on phones; empty if it prints
+    everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class ToolOutput:
 
     stdout: bytes
     stderr: bytes
-    """The errors, with the tool's lines in Android's log."""
+    """The stderr, with the tool's lines in Android's log."""
     output: bytes = b""
     """The content of the file `ToolRun.output`."""
 
@@ -39,8 +40,8 @@ class ToolOutput:
 class StockTool(Protocol):
     """The toolchain's own benchmark program, used instead of a runner; it does not follow the runner contract.
 
-    It counts iterations, not seconds; it evaluates inputs that it is given in files, if it tells answers at all; it
-    cannot report its identity. Each runtime brings its own (`workers.runtimes.counting_tool` has what they share).
+    It counts iterations, not seconds; it evaluates inputs from files, if it reports answers at all; it cannot report
+    its identity. Each runtime has its own tool (`workers.runtimes.counting_tool` has the code that they share).
     """
 
     @property
@@ -49,45 +50,47 @@ class StockTool(Protocol):
         ...
 
     def identity(self) -> "RunnerIdentity":
-        """The identity that is known without running the tool."""
+        """Return the identity that is known without running the tool."""
         ...
 
     def reason_against(self, request: "RunRequest") -> str | None:
-        """The reason why the tool cannot run this request correctly, or `None`."""
+        """Return the reason why the tool cannot run this request correctly, or `None`."""
         ...
 
     def trial(self, request: "RunRequest") -> "RunRequest":
-        """A short timing with a few iterations, from which `enough` computes the number of iterations."""
+        """Return the request of a short timing with a few iterations, from which `enough` computes the number of
+        iterations."""
         ...
 
     def enough(self, request: "RunRequest", trial: "RunReport") -> "RunRequest":
-        """The request with the number of iterations that fills its seconds, at the speed of the `trial`."""
+        """Return the request with the number of iterations that fills its seconds, at the speed of the `trial`."""
         ...
 
     def timing(self, request: "RunRequest", program: str) -> ToolRun:
-        """The run of a timing. A quantized input is in the file `request.model`: it is one of `inputs`."""
+        """Return the process that times the model. A quantized input is in the file `request.model`, which is then one
+        of `inputs`."""
         ...
 
     def parse(self, output: ToolOutput, request: "RunRequest") -> "RunReport":
-        """The report of a timing. Raises `RunnerError`."""
+        """Return the report of a timing. Raises `RunnerError`."""
         ...
 
     def inputs(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> Sequence[Path]:
-        """Write the first of these images into files in `folder`. Returns, for each batch, the file that has it.
+        """Write the first of these images into files in `folder`. Returns, for each batch, the file that contains it.
 
-        Batches may share a file. Raises `BuildError`, and `RunnerError` if it tells no answers.
+        Batches may share a file. Raises `BuildError`, and `RunnerError` if the tool reports no answers.
         """
         ...
 
     def question(self, request: "RunRequest", program: str, file: str, number: int) -> ToolRun:
-        """The run that evaluates batch `number`, from 0, of `inputs`. `file`: the path on the device of the file that
-        has it."""
+        """Return the process that evaluates batch `number`, counted from 0, of `inputs`. `file`: the path on the device
+        of the file with this batch."""
         ...
 
     def parse_answer(self, output: ToolOutput) -> list[float]:
-        """The logits of one batch, row by row. Raises `RunnerError`."""
+        """Return the logits of one batch, row by row. Raises `RunnerError`."""
         ...
 
     def refusal(self, output: ToolOutput) -> RunnerError | None:
-        """The reason why the tool ended without a report, or `None` if its output does not say it."""
+        """Return the reason why the tool ended without a report, or `None` if its output does not say it."""
         ...

@@ -1,8 +1,9 @@
 """The environments of toolchains: makes, lists and removes them, and puts a process into one.
 
-An environment is a folder in the cache with what pip installs there: the release, and those of its requirements that
-this environment lacks. One that this environment has in a version that does not fit is refused. The folder gets its
-name when all is in it and was imported once, so an interrupted `add` leaves nothing that counts.
+An environment is a folder in the cache into which pip installs a release, and those of its requirements that are
+missing in this Python's own environment. A release is refused if a requirement is installed there in a version that
+does not fit. The folder gets its final name after everything was installed and imported once, so an interrupted `add`
+leaves nothing that is used.
 """
 
 import importlib.util
@@ -37,12 +38,12 @@ sys.path.insert(0, sys.argv[1])
 [__import__(name) for name in sys.argv[2:]]
 """
 _MANY = 8
-"""The number of the registry's releases that a message names."""
+"""The number of the registry's releases that an error message lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """An environment on this machine."""
+    """A toolchain's environment on this machine."""
 
     toolchain: Toolchain
     folder: Path
@@ -52,13 +53,14 @@ class Environment:
 
 
 def folder_of(chosen: Toolchain) -> Path:
-    """The folder of a toolchain, which may be missing: libraries are made for one series of Python."""
+    """Return the folder of a toolchain, which may not exist. Its name has the version of Python, for which libraries
+    are compiled."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     return _root() / f"{chosen.word}-{python}"
 
 
 def check(text: str) -> Toolchain:
-    """The toolchain of that name, if it can be used now. Raises `EdgeSweepError` with the command to run if it
+    """Return the toolchain of that name, if it can be used now. Raises `EdgeSweepError` with the command to run if it
     cannot."""
     chosen = _parsed(text)
     _check_pair(chosen)
@@ -68,7 +70,8 @@ def check(text: str) -> Toolchain:
 
 
 def check_installed(runtime: str) -> None:
-    """Raises `EdgeSweepError` if the installed release of its library is known to pair with another torch than this."""
+    """Raises `EdgeSweepError` if the installed release of the runtime's library is known to belong to another torch
+    than the installed one."""
     if runtime not in LIBRARIES:
         return
     with suppress(metadata.PackageNotFoundError):  # The caller that asks for versions reports it.
@@ -78,10 +81,10 @@ def check_installed(runtime: str) -> None:
 
 
 def add(chosen: Toolchain, tell: Callable[[str], object]) -> Environment:
-    """Make a toolchain's environment, unless there is a whole one. `tell` gets what is being done, with sizes.
+    """Make a toolchain's environment, unless a complete one exists. `tell` is called with each step, with sizes.
 
-    Raises `EdgeSweepError`: the registry lacks it or cannot be reached, it does not fit what is installed here, or the
-    disk is full.
+    Raises `EdgeSweepError` if the registry lacks the release or cannot be reached, if the release does not fit the
+    installed packages, or if the disk is full.
     """
     _check_pair(chosen)
     folder = folder_of(chosen)
@@ -97,7 +100,7 @@ def add(chosen: Toolchain, tell: Callable[[str], object]) -> Environment:
 
 
 def remove(chosen: Toolchain) -> Environment:
-    """Remove an environment. Raises `EdgeSweepError` if there is nothing of it, or something is left of it."""
+    """Remove an environment. Raises `EdgeSweepError` if it does not exist, or cannot be removed completely."""
     folder = folder_of(chosen)
     if not folder.is_dir():
         raise EdgeSweepError(f"the toolchain {chosen.text} is not on this machine", "edgesweep toolchain list")
@@ -112,7 +115,7 @@ def remove(chosen: Toolchain) -> Environment:
 
 
 def made() -> list[Environment]:
-    """All environments on this machine for this Python, whole or not."""
+    """Return all environments on this machine for this version of Python, complete or not."""
     environments = []
     for folder in sorted(_root().glob("*-*-cp*")):
         package, _, version = folder.name.rpartition("-")[0].partition("-")
@@ -124,9 +127,9 @@ def made() -> list[Environment]:
 
 
 def enter(text: str) -> None:
-    """Let this process build with that toolchain from now on. Raises `BuildError`.
+    """Make this process build with that toolchain from now on. Raises `BuildError`.
 
-    One process has one: what it has imported of another one stays.
+    A process can use only one toolchain: modules that it has imported from another one stay imported.
     """
     chosen = None if text == INSTALLED else _parsed(text)
     folder = "" if chosen is None else str(folder_of(chosen))
@@ -144,7 +147,7 @@ def enter(text: str) -> None:
 
 
 def command_within(argv: Sequence[str], text: str) -> list[str]:
-    """The command of a Python program of this host, `python -m MODULE ...`, with that toolchain."""
+    """Return the command that runs a Python program of this host, `python -m MODULE ...`, with that toolchain."""
     if text == INSTALLED:
         return list(argv)
     if tuple(argv[:2]) != (sys.executable, "-m"):
@@ -153,7 +156,8 @@ def command_within(argv: Sequence[str], text: str) -> list[str]:
 
 
 def package_folder(package: str, text: str) -> Path | None:
-    """The folder of a package in a toolchain, or of the installed one; `None` if it is not there."""
+    """Return the folder of a package in a toolchain, or of the installed package; `None` if the package is not
+    there."""
     if text != INSTALLED:
         folder = folder_of(_parsed(text)) / package
         return folder if folder.is_dir() else None
@@ -182,7 +186,7 @@ def _check_pair(chosen: Toolchain) -> None:
 
 
 def _wrong(folder: Path) -> str:
-    """The reason why an environment cannot be used, as the end of a sentence; empty if it can."""
+    """Return the reason why an environment cannot be used, as the end of a sentence; empty if it can."""
     if not folder.is_dir():
         return "is not on this machine"
     try:
@@ -204,17 +208,17 @@ def _make(chosen: Toolchain, folder: Path, tell: Callable[[str], object]) -> Non
         pinned = partial.with_name("pinned.txt")
         pinned.write_text("".join(f"{line}\n" for line in _installed(chosen.package)), encoding="utf-8")
         report = partial.with_name("report.json")
-        # pip lists the requirements that this environment lacks. Nothing that is here may change.
+        # pip lists the requirements that are missing in this environment. No installed package may change.
         options = ("--dry-run", "--only-binary=:all:", "--constraint", str(pinned), "--report", str(report))
         _pip(chosen, (*options, chosen.text))
         lines = [f"{package['name']}=={package['version']}" for package in _resolved(report)]
-        # If nothing changes, the release is the installed one, in an environment of its own all the same.
+        # If pip would install nothing, the release is the installed one; it gets a separate environment all the same.
         lines = [line for line in lines if not line.lower().startswith(f"{chosen.package}==")] + [chosen.text]
         if lines[:-1]:
             tell(f"with it, since they are not here: {', '.join(lines[:-1])}")
         _pip(chosen, (*_WHEELS, "--target", str(partial), *lines))
         _try(chosen, partial)
-        # Python writes its compiled files as it likes.
+        # Python may rewrite its compiled files at any time.
         paths = (path for path in partial.rglob("*") if path.is_file() and path.suffix != ".pyc")
         files = {str(path.relative_to(partial)): path.stat().st_size for path in paths}
         content = {"toolchain": chosen.text, "files": files}
@@ -224,7 +228,7 @@ def _make(chosen: Toolchain, folder: Path, tell: Callable[[str], object]) -> Non
 
 
 def _installed(package: str) -> list[str]:
-    """The requirements that pip may not change."""
+    """Return the installed packages with their versions, which pip may not change."""
     requirements: dict[str, str] = {}
     for distribution in metadata.distributions():
         name = str(distribution.metadata["Name"] or "").lower()
@@ -248,7 +252,8 @@ def _pip(chosen: Toolchain, arguments: Sequence[str]) -> None:
 
 
 def _refused(chosen: Toolchain, output: str, errors: str) -> EdgeSweepError:
-    """The error that pip's words mean. `errors`: its stderr; `output`: the rest, which has the reasons of conflicts."""
+    """Return the error for what pip printed. `errors`: its stderr; `output`: its stdout, which has the reasons of
+    conflicts."""
     if "No module named pip" in errors:
         return EdgeSweepError("this Python has no pip", "python -m ensurepip")
     if match := re.search(r"satisfies the requirement \S+ \(from versions: ([^)]*)\)", errors):
@@ -273,7 +278,7 @@ def _refused(chosen: Toolchain, output: str, errors: str) -> EdgeSweepError:
 
 
 def _try(chosen: Toolchain, folder: Path) -> None:
-    """Import a release once: it may install and not run beside what is here."""
+    """Import a release once: it may be installed without an error and still not run beside the installed packages."""
     argv = [sys.executable, "-P", "-c", _TRIED, str(folder), *chosen.library.modules]
     try:
         ended = run_with_parent(argv, _DEADLINE_S)

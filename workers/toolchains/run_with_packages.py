@@ -2,8 +2,9 @@
 
     python -m workers.toolchains.run_with_packages FOLDER -m MODULE ARGUMENTS ...
 
-Only the standard library is imported: the program sets CPUs and threads before anything else is. Without the folder
-the program ends like a runner that gives up: with a line of JSON of the kind `runtime_missing`, and the exit code 3.
+This module imports only the standard library, because the program sets CPUs and threads before it imports anything
+else. Without the folder the program ends like a runner that gives up: with a line of JSON of the kind
+`runtime_missing`, and the exit code 3.
 """
 
 import importlib
@@ -13,13 +14,14 @@ import runpy
 import sys
 
 MARKER = "toolchain.json"
-"""The file that is written last, so a folder without it was not finished."""
+"""The file that is written last: a folder without it is incomplete."""
 KIND = "runtime_missing"
 ERROR_EXIT = 3
 
 
 def enter(folder: str) -> str:
-    """Put a toolchain's packages first in this process. Returns why that cannot be, empty if it was done."""
+    """Put a toolchain's packages first on `sys.path`. Returns the reason why that is not possible, empty if it was
+    done."""
     if not os.path.isfile(os.path.join(folder, MARKER)):  # noqa: PTH113, PTH118  # pathlib takes longer to import
         return f"there is no toolchain in {folder} (edgesweep toolchain add makes it)"
     sys.path.insert(0, folder)

@@ -1,4 +1,4 @@
-"""This host's adb server: lists phones and opens connections to them. The only module that knows adbutils."""
+"""This host's adb server, which lists phones and opens connections to them. The only module that uses adbutils."""
 
 import os
 import re
@@ -20,13 +20,13 @@ _START_S = 20.0
 _ANSWER_S = 10.0
 _CONNECT_S = 5.0
 _OTHERS_START_S = 5.0
-"""The time to wait for a server that another process is starting, if ours could not be started."""
+"""The time to wait for a server that another process is starting, if our own could not be started."""
 _LOOK_S = 0.05
-# adbutils is not imported for its path: that reads the server's port from the environment, and ends in a ValueError
-# where it is none.
+# adbutils is not imported for its path: its import reads the server's port from the environment, and raises a
+# ValueError if that is no port.
 _OWN_ADB = Path(str(distribution("adbutils").locate_file("adbutils/binaries/adb")))
 _NO_SERIAL = r"\?+|\(no serial number\)"
-"""adb's entry for a phone without a serial number. adb does not accept it as a phone's name."""
+"""The pattern of what adb prints for a phone without a serial number. adb does not accept it as a phone's name."""
 _LINE = re.compile(rf"(?P<serial>{_NO_SERIAL}|\S+)\s+(?P<state>.*?)(?P<about>(?:\s+[a-z_]+:\S+)*)\s*")
 
 
@@ -40,7 +40,7 @@ class Attached:
 
     serial: str
     state: str
-    """adb's term: `device` is a phone that accepts commands."""
+    """The state in adb's words: `device` is a phone that accepts commands."""
     usb: bool
 
 
@@ -55,8 +55,8 @@ def parse_devices(text: str) -> tuple[Attached, ...]:
 
 
 def problem(attached: Attached, listed: tuple[Attached, ...]) -> DeviceError | None:
-    """The reason why a phone accepts no commands, with the next step; `None` if it does. `listed` may include the
-    phone. Pure."""
+    """Return why a phone accepts no commands, with the next step; `None` if it accepts them. `listed`: all attached
+    phones; it may include this one. Pure."""
     serial, state = attached.serial, attached.state
     nameless = re.fullmatch(_NO_SERIAL, serial) is not None
     if not nameless and Counter(entry.serial for entry in listed)[serial] > 1:
@@ -95,10 +95,10 @@ def problem(attached: Attached, listed: tuple[Attached, ...]) -> DeviceError | N
 
 
 class AdbHost:
-    """The adb server on a port of this host. If none runs, it is started with our adb.
+    """The adb server on a port of this host. If none runs, it is started with our own adb.
 
-    `port` is that of `server_port`: `ADB_SERVER_SOCKET`, `ANDROID_ADB_SERVER_PORT` or 5037. Our adb is the one in
-    adbutils, or the one that `ADBUTILS_ADB_PATH` names. Two versions on one host would keep ending each other's
+    `port` is that of `server_port`: `ADB_SERVER_SOCKET`, `ANDROID_ADB_SERVER_PORT` or 5037. Our own adb is the one in
+    adbutils, or the one that `ADBUTILS_ADB_PATH` names. Two versions of adb on one host would keep ending each other's
     servers. Methods raise `DeviceError` of the kinds in `sweeps.errors.HOST_KINDS`.
     """
 
@@ -106,9 +106,9 @@ class AdbHost:
         # The lifeline is a bare descriptor: a socket object could be garbage-collected before this object, and would
         # then warn.
         self._lifeline = -1
-        """A connection that the server closes only when it ends; -1 if there is none."""
+        """A connection that the server closes only when the server ends; -1 if there is none."""
         self.server_count = 0
-        """The number of servers contacted on the port so far: one more after each that ended."""
+        """The number of servers contacted on the port so far: one more after each server that ended."""
         self.misnamed: DeviceError | None = None  # raised when the server is needed
         try:
             self.port = port or server_port(os.environ)
@@ -120,7 +120,7 @@ class AdbHost:
         self.close()
 
     def ensure_server(self) -> None:
-        """Ensure that a server of our version runs. Starting one may take longer than any of its answers."""
+        """Ensure that a server of our own version runs. Starting one may take longer than any of its answers."""
         if self.misnamed is not None:
             raise self.misnamed
         if self._lifeline < 0 or not self._is_alive():
@@ -136,7 +136,7 @@ class AdbHost:
         return next((entry for entry in self.devices() if entry.serial == serial), None)
 
     def features(self, serial: str, deadline: Deadline) -> frozenset[str]:
-        """The features of the phone's adb. Raises `NoTransportError`."""
+        """Return the features of the phone's adb. Raises `NoTransportError`."""
         with self._wire(deadline) as wire:
             try:
                 wire.ask(f"host-serial:{serial}:features")
@@ -145,7 +145,7 @@ class AdbHost:
             return frozenset(wire.text().split(","))
 
     def connect(self, address: str) -> bool:
-        """Connect a phone over the network; `False` if it cannot be reached, which adb reports only as text."""
+        """Connect a phone over the network. Return `False` if it cannot be reached, which adb reports only as text."""
         with suppress(WireError):
             words = self._text(f"host:connect:{address}", _CONNECT_S)
             return words.startswith(("connected to", "already connected"))
@@ -156,7 +156,7 @@ class AdbHost:
             self._text(f"host:disconnect:{address}", _ANSWER_S)
 
     def reconnect(self, serial: str) -> None:
-        """Drop the connection to one phone, over USB too, so that it is made anew. Raises `WireError`."""
+        """Drop the connection to one phone, over USB too, so that it is opened again. Raises `WireError`."""
         self._text(f"host-serial:{serial}:reconnect", _ANSWER_S)
 
     def open(self, serial: str, service: str, deadline: Deadline) -> Wire:
@@ -174,7 +174,7 @@ class AdbHost:
         return wire
 
     def gone(self) -> bool:
-        """Tell whether the server of the last contact has ended, even if another one runs now."""
+        """Tell whether the last contacted server has ended, even if another one runs now."""
         return self._lifeline >= 0 and not self._is_alive()
 
     def close(self) -> None:
@@ -199,7 +199,8 @@ class AdbHost:
         return Wire(connection, deadline)
 
     def _is_alive(self) -> bool:
-        """The lifeline tracks phones: the server writes to it on each change, and closes it only when it ends."""
+        """Tell whether the last contacted server still runs. The lifeline tracks phones: the server writes to it on
+        each change, and closes it only when the server ends."""
         try:
             while os.read(self._lifeline, 65536):
                 pass
@@ -255,11 +256,11 @@ class AdbHost:
         return False
 
     def version(self) -> str:
-        """The version as adb itself says it, without a server."""
+        """Return the version as adb itself prints it. No server is needed."""
         return f"1.0.{self._version()}"
 
     def _version(self) -> int:
-        """The last number of `1.0.41`. Client and server compare only this number."""
+        """Return the last number of `1.0.41`. Client and server compare only this number."""
         try:
             match = re.search(r"version 1\.0\.(\d+)", _run(self.adb, self.port, "version").stdout)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -269,7 +270,7 @@ class AdbHost:
         return int(match[1])
 
     def _connection(self) -> socket.socket:
-        # adbutils does not open the connection: if no server runs, it starts one on the default port and leaks a
+        # adbutils does not open the connection: if no server runs, adbutils starts one on the default port and leaks a
         # socket.
         try:
             return socket.create_connection((LOOPBACK, self.port), _ANSWER_S)

@@ -1,4 +1,5 @@
-"""One attempt to run a program on a phone. Its report is kept on the phone, so that a lost connection loses nothing."""
+"""One attempt to run a program on a phone. The program's report is stored on the phone, so that a lost connection loses
+nothing."""
 
 import re
 import secrets
@@ -19,8 +20,8 @@ _FOLDERS_AT_ONCE = 16
 
 
 # Shell built-ins, because each program started costs a millisecond.
-# begin NAME: whoever makes the file `started` runs the program, and nobody else can. False where another shell did; its
-# program has ended then.
+# begin NAME: the shell that creates the file `started` runs the program, and no other shell can. Returns false if
+# another shell created the file; its program has ended by then.
 # report MARK: prints stdout; a line with the mark, exit code and boot id; stderr; a line with the mark. Then it waits
 # for the acknowledgement. Android 7's `head` has no `-c`. Each `echo` sends a packet: without stderr one prints both
 # lines.
@@ -57,10 +58,10 @@ def leads_attempt(cmdline: str) -> bool:
 
 
 class Attempt(RemoteAttempt):
-    """A program on a phone.
+    """One attempt to run a program on a phone.
 
-    After the report is received the outputs are emptied. Folders of received attempts are deleted `_FOLDERS_AT_ONCE` at
-    a time.
+    After the report is received, the output files are emptied. Folders of received attempts are deleted
+    `_FOLDERS_AT_ONCE` at a time.
     """
 
     def __init__(
@@ -72,8 +73,8 @@ class Attempt(RemoteAttempt):
         shown: str,
         shell: KeptShell | None = None,
     ) -> None:
-        """`number` counts the attempts of `series` from 1. All earlier attempts must have been received or ended.
-        `shell` is one of `KEPT_SHELL`, which runs the program if it can."""
+        """Prepare the attempt. `number` counts the attempts of `series` from 1. All earlier attempts must have been
+        received or ended. `shell`, opened with `KEPT_SHELL`, runs the program if it can."""
         super().__init__(connection, f"{series}-{number}", script, shown)
         self._connection = connection
         # The mark is not the folder's name: other programs on the phone can see that, and could print it.
@@ -86,7 +87,8 @@ class Attempt(RemoteAttempt):
         deadline = Deadline(seconds)
         # The program outlives its connection.
         line = (
-            # A shell says that a signal ended the program; where nobody listens any more, that would end the shell.
+            # A shell prints a message if a signal ended the program; without a listener, printing that would end the
+            # shell.
             f"begin {self.name} && "
             f"{{ {{ (exec {self._script}) </dev/null >$d/out 2>$d/err; s=$?; }} 2>/dev/null; echo $s >$d/end; }}; "
             f"{self._report_script()}"
@@ -113,11 +115,11 @@ class Attempt(RemoteAttempt):
         raise AssertionError("the last try returns or raises")
 
     def _collect_script(self) -> str:
-        """The script that waits for the end of a program that was started."""
+        """Return the script that waits for the end of a program that was started."""
         return f"{_FUNCTIONS}d={self._folder}; collect; {self._report_script()}"
 
     def _report_script(self) -> str:
-        """The script that reports, and cleans up while the host continues."""
+        """Return the script that prints the report, and cleans up while the host continues."""
         return f"report {self._mark} && {{ : >$d/out; : >$d/err; {self._folders_script()} }} >/dev/null 2>&1"
 
     def _folders_script(self) -> str:
@@ -133,7 +135,7 @@ class Attempt(RemoteAttempt):
         return " ".join(f"{self._series}-{number}" for number in range(max(first, 1), last + 1))
 
     def _report_by(self, shell: KeptShell, line: str, deadline: Deadline) -> Report:
-        """The report of a program that the open shell runs. Raises `WireError` also if the shell ended."""
+        """Let the open shell run the program, and return the report. Raises `WireError`, also if the shell ended."""
         try:
             return self._received(shell.send(line, deadline))
         except BaseException as error:

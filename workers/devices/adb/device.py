@@ -1,4 +1,5 @@
-"""An Android phone at the adb server of this host. All our files on it are in `/data/local/tmp/edgesweep/`."""
+"""An Android phone that is attached to the adb server of this host. All our files on it are in
+`/data/local/tmp/edgesweep/`."""
 
 import secrets
 from collections.abc import Sequence
@@ -39,8 +40,9 @@ class AdbDevice(RemoteDevice):
         answer_s: float = 30.0,
         backoff_s: Sequence[float] = (0.2, 1.0, 3.0),
     ) -> None:
-        """`folder` is not used: a phone needs no files on this host. `answer_s` is the deadline of everything but
-        programs; `backoff_s` are the pauses before each attempt to reconnect a network phone."""
+        """Prepare access to the phone. `folder` is not used: a phone needs no files on this host. `answer_s` is the
+        deadline (s) of everything but programs; `backoff_s` are the pauses (s) before each attempt to reconnect a
+        network phone."""
         self.serial = name
         host = host or AdbHost()
         self._port = host.port
@@ -65,12 +67,12 @@ class AdbDevice(RemoteDevice):
         return done.exit_code == 0 and not unknown
 
     def boot_id(self) -> str:
-        """The phone's boot id, which changes with each boot; empty if the phone does not report it."""
+        """Return the phone's boot id, which changes with each boot; empty if the phone does not report it."""
         return self._connection.shell(f"cat {BOOT_ID}").stdout.decode("ascii", "replace").strip()
 
     def take_lock(self) -> None:
-        """Lock the phone, over USB and network, against other processes of this host, and the adb server against its
-        restart. The locks last until `release()` or the end of this process, however it ends.
+        """Lock the phone, over USB and network, against other processes of this host, and lock the adb server against a
+        restart. The locks last until `release()` or the end of this process for any reason.
 
         No program on the phone is killed: another host may measure on it. Raises `DeviceError("leased", ...)` if
         another process of this host has the lock.
@@ -86,10 +88,11 @@ class AdbDevice(RemoteDevice):
             self._lock = None
 
     def end_orphans(self) -> tuple[str, ...]:
-        """Kill our programs that an earlier driver left running, and delete their reports; returns a line for each.
+        """Kill our programs that an earlier driver left running, and delete their reports. Return a line for each
+        program.
 
-        The phone's lock must be held, and no program started yet. Raises `DeviceError("orphan", ...)` if one
-        does not end.
+        The phone's lock must be held, and no program started yet. Raises `DeviceError("orphan", ...)` if one of the
+        programs does not end.
         """
         self._kept_shell.end()
         return end_orphans(self._connection, leads_attempt, is_ours)

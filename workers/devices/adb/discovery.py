@@ -1,4 +1,4 @@
-"""Lists the phones that are attached to this host, each once, even if it is reached over USB and network."""
+"""Lists the phones that are attached to this host, each once, even if a phone is reached over both USB and network."""
 
 import os
 from functools import cache
@@ -13,9 +13,9 @@ NEXT_STEP = "attach one and allow USB debugging: `adb devices` must list it"
 
 
 def attached(host: AdbHost | None = None) -> tuple[list[str], list[DeviceError]]:
-    """The phones that accept commands, as `adb:SERIAL`, each once; and an error for each other phone.
+    """Return the phones that accept commands, as `adb:SERIAL`, each once; and an error for each other phone.
 
-    A phone with USB and a network connection has its USB name. Two phones that report the same serial number are both
+    A phone with a USB and a network connection has its USB name. Two phones that report the same serial number are both
     refused.
     """
     host = host or AdbHost()
@@ -48,24 +48,24 @@ def attached(host: AdbHost | None = None) -> tuple[list[str], list[DeviceError]]
 
 
 def listed(host: AdbHost | None = None) -> list[str]:
-    """The phones that the adb server lists, including phones with a problem. No phone is asked for anything."""
+    """Return the phones that the adb server lists, including phones with a problem. Nothing is sent to the phones."""
     host = host or _cached_host(tuple(os.environ.get(name, "") for name in SERVER_VARIABLES))
     return list(dict.fromkeys(f"adb:{entry.serial}" for entry in host.devices()))
 
 
 def version() -> str:
-    """The version of this machine's adb. Raises `DeviceError`."""
+    """Return the version of this machine's adb. Raises `DeviceError`."""
     return AdbHost().version()
 
 
 @cache
 def _cached_host(_server: tuple[str, ...]) -> AdbHost:
-    """The connection to the server for all listings of phones: to make a new one starts a process."""
+    """Return the same connection to the server for all listings of phones: to open a new one starts a process."""
     return AdbHost()
 
 
 def are_one(name: str, other: str, folder: Path) -> bool:
-    """Tell whether two names with the same serial number mean the same phone: then both report the same boot id.
+    """Tell whether two names with the same serial number mean the same phone: if so, both report the same boot id.
 
     Raises `DeviceError`.
     """

@@ -1,4 +1,4 @@
-"""Parsers of what a phone prints about itself. Pure; the phone's text is never executed.
+"""Parsers of the texts that a phone prints about itself. Pure; the phone's text is never executed.
 
 Formats differ between Android versions and makers: missing or invalid values become empty or `None`, never an error.
 """
@@ -17,8 +17,7 @@ _PROPERTY = re.compile(r"\[([^\]]*)\]: \[(.*)")
 _LONGEST_PROPERTY = 200
 _FIRST_NNAPI_SDK = 27
 _SURE_TENTHS_C = 8.0
-"""The temperature of a battery, in °C, from which it is sure that the phone told tenths of a degree: no battery has 80
-°C."""
+"""The battery temperature (°C) from which the phone certainly reported tenths of a degree: no battery is at 80 °C."""
 _VIRTUAL = "edgesweep/virtual/"
 """The beginning of a virtual phone's build fingerprint."""
 
@@ -49,7 +48,7 @@ def read_facts(
     cpu_files: str,
     has_nnapi: bool,
 ) -> DeviceFacts:
-    """The facts of a phone. `serial`: the phone's own, or adb's if the phone has none."""
+    """Return the facts of a phone. `serial`: the serial number that the phone reports, or adb's if it reports none."""
 
     def get(*names: str) -> str:
         return next((value for key in names if (value := properties.get(key, ""))), "")
@@ -80,7 +79,7 @@ def read_facts(
 def read_sensors(
     *, battery: str, thermal: str, zones: str, mhz: str, stat_before: str, stat_after: str, processes: str
 ) -> Sensors:
-    """The sensors of a phone. `stat_after` is empty if the load was not requested."""
+    """Return the sensor values of a phone. `stat_after` is empty if the load was not requested."""
     present, percent, temp_c = parse_battery(battery)
     hottest = hottest_zone_c(_numbers(zones))
     kilohertz = [value for value in _numbers(mhz) if value > 0]
@@ -99,16 +98,18 @@ def read_sensors(
 
 
 def parse_thermal_status(text: str) -> int | None:
-    """Parse `dumpsys thermalservice`. `None` if no sensor stands behind the status: the service has no HAL, a person
-    has overridden it (`cmd thermalservice override-status`), or it is told more than once."""
+    """Parse the thermal status in the output of `dumpsys thermalservice`. `None` if the status does not come from a
+    sensor: the service has no HAL, a person has overridden the status (`cmd thermalservice override-status`), or it is
+    printed more than once."""
     values = re.findall(r"^[ \t]*Thermal Status: ([0-6])[ \t\r]*$", text, re.MULTILINE)
     invalid = re.search(r"^[ \t]*(?:IsStatusOverride:[ \t]*true|HAL Ready:(?![ \t]*true\b))", text, re.MULTILINE)
     return int(values[0]) if len(values) == 1 and invalid is None else None
 
 
 def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
-    """Parse `dumpsys battery`: whether there is a battery, its charge in percent, its temperature in °C (printed in
-    tenths). Both are unknown while a person has stopped their updates (`dumpsys battery unplug` and `set`)."""
+    """Parse the output of `dumpsys battery`: whether there is a battery, its charge in percent, its temperature in °C
+    (printed in tenths). Charge and temperature are `None` while a person has stopped their updates (`dumpsys battery
+    unplug` and `set`)."""
     values = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     if values.get("present") == "false" or not values.keys() & {"level", "temperature", "present"}:
         return False, None, None
@@ -120,22 +121,23 @@ def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
     return (
         True,
         percent if percent is not None and 0 <= percent <= 100 else None,
-        # A phone without this sensor reports 0. A few tenths may as well be whole degrees of a hot phone.
+        # A phone without this sensor reports 0. A value of a few tenths of a degree may as well be whole degrees of a
+        # hot phone.
         temp_c if temp_c is not None and (_SURE_TENTHS_C <= temp_c <= 150 or -30 <= temp_c < 0) else None,
     )
 
 
 def parse_benchmarks(processes: str) -> list[tuple[int, str]]:
-    """The id and name of each benchmark in the input of `parse_processes`."""
+    """Return the process id and name of each benchmark in the input of `parse_processes`."""
     benchmarks = ((pid, benchmark(cmdline)) for pid, cmdline in parse_processes(processes))
     return [(pid, match[0]) for pid, match in benchmarks if match]
 
 
 def benchmark(cmdline: str) -> tuple[str, bool] | None:
-    """The benchmark's name, and whether it is ours; `None` if the command line, with a NUL after each word, starts
-    none.
+    """Return the benchmark's name, and whether it is a program of EdgeSweep; `None` if the command line, with a NUL
+    after each word, starts no benchmark.
 
-    Every program that EdgeSweep pushed to the phone is ours, whoever wrote it.
+    Every program that EdgeSweep pushed to the phone counts as EdgeSweep's, whoever wrote it.
     """
     words, nul, _ = cmdline.rpartition("\0")
     argv = words.split("\0")

@@ -1,4 +1,4 @@
-"""A shell on a phone that stays open from one program to the next: starting a shell takes longer than all that it
+"""A shell on a phone that stays open from one program to the next: starting a shell takes longer than all the shell
 does."""
 
 from contextlib import suppress
@@ -7,13 +7,13 @@ from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.adb.wire import Deadline, Output, Wire, WireError, read_shell, send_line
 
 _LONGEST_LINE = 4096
-"""The longest line to send: a shell reads its input byte by byte."""
+"""The longest line (characters) that is sent: a shell reads its input byte by byte."""
 _END_S = 1.0
 
 
 class KeptShell:
-    """A shell that is opened with the first line. `script` reads lines from its input and runs each, until there are no
-    more."""
+    """A shell that is opened when the first line is sent. `script` reads lines from its input and runs each of them,
+    until the input ends."""
 
     def __init__(self, connection: PhoneConnection, script: str) -> None:
         self._connection = connection
@@ -25,11 +25,12 @@ class KeptShell:
         return "\n" not in line and len(line) <= _LONGEST_LINE
 
     def send(self, line: str, deadline: Deadline) -> Wire:
-        """Sends a line; its output comes over the returned connection, which stays the shell's.
+        """Send a line. Its output arrives over the returned connection, which still belongs to the shell.
 
-        Raises `DeviceError` if no shell could be opened, and `WireError` if it is not known whether the line was read.
+        Raises `DeviceError` if no shell could be opened, and `WireError` if it is unknown whether the shell read the
+        line.
         """
-        # A shell that ended while nobody asked it has said so.
+        # If a shell has ended since the last line, the end of its connection has arrived.
         if self._wire is not None and not self._wire.is_silent():
             self.close()
         if self._wire is None:
@@ -39,13 +40,13 @@ class KeptShell:
         return self._wire
 
     def close(self) -> None:
-        """Closes the connection without a word to the phone, where the shell ends by itself."""
+        """Close the connection without sending anything to the phone, where the shell ends by itself."""
         if self._wire is not None:
             self._wire.close()
             self._wire = None
 
     def end(self) -> None:
-        """Ends the shell; if the phone answers, it has ended when this returns."""
+        """End the shell; if the phone answers, the shell has ended when this call returns."""
         if self._wire is not None:
             with suppress(WireError):
                 self._wire.renew(Deadline(_END_S))

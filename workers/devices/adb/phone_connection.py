@@ -1,4 +1,5 @@
-"""The connection to one phone: shell commands and file transfers. Each gives an answer or a `DeviceError`."""
+"""The connection to one phone: shell commands and file transfers. Each call returns an answer or raises a
+`DeviceError`."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from workers.devices.shell import TAIL_BYTES
 
 FOLDER = PurePosixPath("/data/local/tmp/edgesweep")
 _SLOWEST_BYTES_PER_S = 1e6
-"""The slowest transfer that is waited for: USB 2 moves 20 MB/s, bad Wi-Fi 2."""
+"""The slowest transfer that is still waited for: USB 2 moves 20 MB/s, bad Wi-Fi 2 MB/s."""
 
 
 class PhoneConnection(RemoteShell):
@@ -31,7 +32,7 @@ class PhoneConnection(RemoteShell):
         self._backoff_s = tuple(backoff_s)
         self._knows_shell = False
         self._server = 0
-        """The server (`AdbHost.server_count`) of the last contact with the phone."""
+        """The number of the server (`AdbHost.server_count`) at the last contact with the phone."""
 
     def transfer(self, transfer: Callable[[Wire], None], name: str, size: int, refused: str = "os_error") -> None:
         self._host.ensure_server()
@@ -40,7 +41,7 @@ class PhoneConnection(RemoteShell):
             with self.open("sync:", deadline) as wire:
                 transfer(wire)
         except DeadlineError as error:
-            # If the phone hangs, this raises another error: then the connection was not just too slow for the file.
+            # If the phone hangs, this raises another error. If not, the connection was just too slow for the file.
             self.shell(":")
             raise DeviceError(
                 "timeout",
@@ -82,7 +83,7 @@ class PhoneConnection(RemoteShell):
     def open(self, service: str, deadline: Deadline, *, retry_usb: bool = False) -> Wire:
         """Open a service. If a network phone cannot be reached, try again: nothing was sent to it yet.
 
-        `retry_usb`: try again over USB too, because a server that has just started may not have found the phone yet.
+        `retry_usb`: also try again over USB, because a server that has just started may not have found the phone yet.
         """
         try:
             service.encode("utf-8", "surrogateescape")
@@ -124,8 +125,10 @@ class PhoneConnection(RemoteShell):
         self._knows_shell = True
 
     def raise_lost(self, error: WireError, action: str, kind: str) -> NoReturn:
-        """Raise the reason why the connection was lost: the server, the phone's state, or otherwise `kind`."""
-        # An ending server closes the phones' connections first: its end may show only when it is asked for the phones.
+        """Raise the error that says why the connection was lost: because of the server, the phone's state, or otherwise
+        one of `kind`."""
+        # A server that is ending closes the phones' connections first: its end may only be noticed when it is asked for
+        # the phones.
         entry = None if self._host.gone() else self._host.find(self.serial)
         if self._host.gone() or self._server not in (0, self._host.server_count):
             self._server = self._host.server_count

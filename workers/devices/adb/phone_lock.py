@@ -1,22 +1,22 @@
-"""The locks of whoever measures on a phone: nobody else measures there, and nobody restarts the adb server
+"""The locks of a process that measures on a phone: no other process measures on it, and none restarts the adb server
 meanwhile."""
 
 from sweeps.errors import DeviceError
 from sweeps.locks import HostLock, LockedError, phone_name
 
 _RESTART_S = 30.0
-"""A time that is longer than a restart of the server takes."""
+"""The longest wait for a restart of the server; a restart takes less."""
 
 
 class PhoneLock:
-    """The lock of a phone until `release()` or the end of this process, however it ends.
+    """The lock of a phone until `release()` or the end of this process for any reason.
 
-    Raises `DeviceError`: `leased` after a moment if another process of this host measures on the phone, `adb_server` if
-    a restart of the server does not end.
+    Raises `DeviceError`: `leased`, after a moment, if another process of this host measures on the phone; `adb_server`
+    if a restart of the server does not end.
     """
 
     def __init__(self, serial: str, device_id: str, port: int) -> None:
-        """`port`: of the adb server."""
+        """Take the locks. `port`: the port of the adb server."""
         try:
             self._phone = HostLock(phone_name(device_id))
         except LockedError as error:
@@ -38,7 +38,7 @@ class PhoneLock:
 
 
 def server_alone(port: int) -> HostLock:
-    """The lock of whoever restarts the adb server. Raises `LockedError` if a phone at it is being measured."""
+    """Take the lock for restarting the adb server. Raises `LockedError` if a phone of this server is being measured."""
     return HostLock(f"adb server {port}")
 
 

@@ -1,6 +1,6 @@
-"""Steps that may bring back a phone which stopped answering, gentle ones first (`workers.devices.interface.Recovery`).
+"""Steps that may bring back a phone that stopped answering, gentle ones first (`workers.devices.interface.Recovery`).
 
-Nothing here needs the phone's lock, or an object that was made while it still answered.
+No step needs the phone's lock, or an object that was created while the phone still answered.
 """
 
 import subprocess
@@ -20,18 +20,19 @@ from workers.devices.remote.remote_shell import BOOT_ID
 from workers.devices.shell import outcome_text
 
 ANSWER_S = 10.0
-"""The time that a phone may take to answer during recovery. Before, it had three times as long."""
+"""The time (s) that a phone may take to answer during recovery. Before recovery, it has three times as long."""
 _LISTED_S = 5.0
-"""The time for a server that has just started to find a phone."""
+"""The time that a server which has just started has to find a phone."""
 _ENDS_S = 20.0
 _LOOK_S = 0.1
 _GOES_DOWN_S = 20.0
 _STARTING = "running"
-"""The state of Android's boot animation while the system starts: the shell answers long before that ends."""
+"""The state of Android's boot animation while the system starts: the shell already answers long before the start is
+complete."""
 
 
 def climb(name: str, rung: Rung) -> None:
-    """Take a step. Raises `DeviceError`; with `ask` if the phone does not answer or still starts."""
+    """Take a recovery step. Raises `DeviceError`; with `ask` if the phone does not answer or is still starting."""
     serial = name.partition(":")[2]
     host = AdbHost()
     try:
@@ -83,7 +84,7 @@ def _restart(serial: str, host: AdbHost) -> None:
     try:
         of_network = {entry.serial for entry in host.devices() if ":" in entry.serial and problem(entry, ()) is None}
         if not _is_local(host.port):
-            # A server elsewhere, once ended, could not be started from this process.
+            # A server on another computer, once ended, could not be started from this process.
             raise _not_restarted(serial, "it is not known to run on this computer for this user")
         _end_server(host)
         host.ensure_server()
@@ -104,8 +105,8 @@ def _not_restarted(serial: str, why: str) -> DeviceError:
 
 
 def _is_local(port: int) -> bool:
-    """Tell whether a process of this computer that we may look at is the server, and does not just lead to one
-    elsewhere."""
+    """Tell whether the adb server is a process of this computer that this user may inspect, and not a tunnel to a
+    server on another computer."""
     with suppress(psutil.Error):
         for entry in psutil.net_connections("tcp"):
             if entry.status == psutil.CONN_LISTEN and getattr(entry.laddr, "port", 0) == port and entry.pid is not None:
@@ -115,7 +116,7 @@ def _is_local(port: int) -> bool:
 
 def _end_server(host: AdbHost) -> None:
     """End the adb server, whoever started it."""
-    # A server that hangs does not end: then the next contact says so.
+    # A server that hangs does not end; the next contact then reports it.
     with suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(  # noqa: S603  # a fixed program and word
             [str(host.adb), "-P", str(host.port), "kill-server"],

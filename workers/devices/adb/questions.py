@@ -14,9 +14,10 @@ _PLAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
 def ask_facts(connection: PhoneConnection) -> tuple[DeviceFacts, str]:
-    """The facts and the boot id, which is empty if the phone does not report it. Raises `DeviceError`."""
+    """Return the facts and the boot id, which is empty if the phone does not report it. Raises `DeviceError`."""
     libraries = "ls -d /system/lib*/libneuralnetworks.so /apex/com.android.neuralnetworks/lib*/libneuralnetworks.so"
-    # The serial number is asked separately: in the list, another property could contain a line that looks like it.
+    # The serial number is read separately: in the list of properties, another property could contain a line that looks
+    # like it.
     serialno, properties, cpuinfo, meminfo, cpu_files, nnapi, boot_id = connection.sections(
         "getprop ro.serialno",
         "getprop",
@@ -39,8 +40,8 @@ def ask_facts(connection: PhoneConnection) -> tuple[DeviceFacts, str]:
 
 
 def ask_sensors(connection: PhoneConnection, *, load: bool) -> Sensors:
-    """The sensors of a phone. Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises
-    `DeviceError`."""
+    """Return the sensor values of a phone. Measuring the load of other programs takes 0.2 s; without `load` it is not
+    measured. Raises `DeviceError`."""
     battery, thermal, zones, mhz, before, after, processes = connection.sections(
         "dumpsys battery",
         "dumpsys thermalservice",
@@ -62,7 +63,7 @@ def ask_sensors(connection: PhoneConnection, *, load: bool) -> Sensors:
 
 
 def _unit(serialno: str) -> str:
-    """The device id for a serial number: always a short word, whatever the phone reports."""
+    """Return the device id for a serial number: always a short word, whatever the phone reports."""
     if _PLAIN.fullmatch(serialno):
         return serialno
     return f"phone-{hashlib.sha256(serialno.encode()).hexdigest()[:16]}"

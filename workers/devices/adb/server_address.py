@@ -13,7 +13,7 @@ SERVER_VARIABLES = (SOCKET_VARIABLE, _PORT_VARIABLE, "ADBUTILS_ADB_PATH")
 
 
 def server_port(environment: Mapping[str, str]) -> int:
-    """The port of this host's adb server, from the variables that adb itself reads, in its order.
+    """Return the port of this host's adb server, from the variables that adb itself reads, in adb's order.
 
     Raises `DeviceError("adb_server", ...)` if they name no port, or a server that is not on this host's loopback.
     """

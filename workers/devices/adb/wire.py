@@ -1,7 +1,7 @@
 """The protocol on a connection to a phone: shell_v2 packets and file transfer, each byte under a deadline.
 
-Source: AOSP, packages/modules/adb, `docs/dev/services.md`, `shell_protocol.h`, `file_sync_protocol.h`.
-Every failure of the connection is a `WireError`. The caller, which knows the host and the phone, finds out the cause.
+Source: AOSP, packages/modules/adb, `docs/dev/services.md`, `shell_protocol.h`, `file_sync_protocol.h`. Every failure of
+the connection is a `WireError`. The caller, which knows the host and the phone, finds out the cause.
 """
 
 import select
@@ -35,13 +35,13 @@ class RefusedError(WireError):
 
 
 class Deadline:
-    """A point in time, passed down instead of a timeout, which would restart at each step."""
+    """A point in time. It is passed down instead of a timeout, which would restart at each step."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
 
     def remaining_s(self) -> float:
-        """The remaining time, more than 0. Raises `WireDeadlineError`."""
+        """Return the remaining time (s), more than 0. Raises `WireDeadlineError`."""
         left = self._at - time.monotonic()
         if left <= 0:
             raise WireDeadlineError("the deadline passed")
@@ -52,7 +52,7 @@ class Deadline:
 
 
 class Wire:
-    """A connection, closed by its `with` block without adbutils' 20 ms of sleep."""
+    """A connection, closed at the end of its `with` block without the 20 ms that adbutils sleeps."""
 
     def __init__(self, connection: socket.socket, deadline: Deadline) -> None:
         self._connection = connection
@@ -74,7 +74,7 @@ class Wire:
         self._deadline = deadline
 
     def is_silent(self) -> bool:
-        """Tell whether nothing has arrived that was not received, not even the end of the connection."""
+        """Tell whether nothing has arrived that was not received yet, not even the end of the connection."""
         arrived = select.poll()
         arrived.register(self._connection, select.POLLIN)
         return not arrived.poll(0)
@@ -142,9 +142,10 @@ class Output:
 
 
 def read_shell(wire: Wire, output: Output) -> int:
-    """Read a `shell,v2,raw:` service to its end into `output`; returns adbd's exit status, 128 + n for signal n.
+    """Read a `shell,v2,raw:` service to its end into `output`. Return the exit status that adbd reports, 128 + n for
+    signal n.
 
-    Raises `WireError` if it ends without a status: then the output may be incomplete.
+    Raises `WireError` if the service ends without a status: then the output may be incomplete.
     """
     wire.send(_PACKET.pack(_CLOSE_STDIN, 0))
     while (status := _read_packet(wire, output)) is None:
@@ -153,8 +154,8 @@ def read_shell(wire: Wire, output: Output) -> int:
 
 
 def read_until(wire: Wire, output: Output, mark: bytes) -> int | None:
-    """Read a `shell,v2,raw:` service until its stdout ends with `mark`; returns the exit status if the service ends
-    before."""
+    """Read a `shell,v2,raw:` service until its stdout ends with `mark`. Return `None`, or the exit status if the
+    service ends before."""
     status = None
     while status is None and not output.stdout.endswith(mark):
         status = _read_packet(wire, output)
@@ -206,7 +207,7 @@ def receive_file(wire: Wire, path: str, write: Callable[[bytes], object]) -> Non
 
 
 def _sync_answer(wire: Wire, expected: bytes) -> int | None:
-    """The size in an answer of the expected kind; `None` for `DONE`."""
+    """Receive an answer of the expected kind, and return its size; `None` for `DONE`."""
     kind, size = _SYNC.unpack(wire.receive(_SYNC.size))
     if kind == b"FAIL":
         raise RefusedError(wire.receive(min(size, _FAIL_WORDS_BYTES)).decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""The length of a simulated block, and the inferences of it that are timed. Pure."""
+"""The length of a simulated block, and which of its inferences are timed. Pure."""
 
 from typing import TypedDict
 
@@ -18,7 +18,8 @@ class BlockLength(TypedDict):
 
 
 def timed_of(ends_s: NDArray[np.float64], length: BlockLength) -> tuple[int, int] | None:
-    """The last inference of the warm-up, and the last one that is timed; `None` if there are too few."""
+    """Return the index of the last inference of the warm-up, and that of the last timed one; `None` if there are too
+    few inferences."""
     warm = length["warmup_iterations"]
     if length["warmup_seconds"] > 0:
         warm = max(warm, int(ends_s.searchsorted(ends_s[0] + length["warmup_seconds"])))

@@ -25,7 +25,7 @@ _MEDIAN_MS = 10.0
 _SIGMA = 0.35
 """Latencies of artifacts that are not in `true_ms` are lognormal, with the spread of real variants."""
 _THREADS_GAIN = 0.7
-"""n threads are n ** 0.7 times as fast; judged."""
+"""n threads are n ** 0.7 times as fast as one; an assumption, not measured."""
 _FLOAT_BYTES = 4
 _Run = tuple[argparse.Namespace, float, str]
 """The arguments of one run, the latency (ms) of one inference at the ambient temperature without noise, and the sha256
@@ -33,10 +33,11 @@ of the artifact."""
 
 
 class FakeDevice:
-    """The phone `name` of `PHONES`, cool and idle at time 0. Its fixed-performance mode stays on after this process.
+    """The phone `name` of `PHONES`, cool and idle at time 0. Its fixed-performance mode stays on after this process
+    ends.
 
-    An artifact's true latency is taken from `true_ms` (ms with one thread, by the sha256 of the file), or derived from
-    the file's hash and the phone's name.
+    An artifact's true latency is its entry in `true_ms` (ms with one thread, by the sha256 of the file), or else
+    derived from the file's hash and the phone's name.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class FakeDevice:
         seed: int = 0,
         true_ms: Mapping[str, float] | None = None,
     ) -> None:
-        """Raises `DeviceError("unknown_device", ...)`."""
+        """Create the phone. Raises `DeviceError("unknown_device", ...)`."""
         if name not in PHONES:
             raise DeviceError(
                 "unknown_device",
@@ -63,7 +64,7 @@ class FakeDevice:
 
     @property
     def fixed_performance(self) -> bool:
-        """Tell whether the mode is on now; real phones do not report it."""
+        """Tell whether the fixed-performance mode is on now; real phones do not report it."""
         return self._phone.fixed_performance
 
     def facts(self) -> DeviceFacts:
@@ -86,7 +87,8 @@ class FakeDevice:
         )
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        """A runner's block is simulated. Its evaluation, and every other program, runs on this host."""
+        """Run a program. A runner's block is simulated; a runner's evaluation, and every other program, runs on this
+        host."""
         started_s = self._phone.now_s
         completed = self._runner(argv, deadline_s) if is_runner(argv) else self._on_host(argv, deadline_s)
         taken_s = self._phone.now_s - started_s
@@ -145,7 +147,7 @@ class FakeDevice:
         return True
 
     def _on_host(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        """The simulated phone is idle for the time that the program takes."""
+        """Run a program on this host. The simulated phone is idle for the time that the program takes."""
         began = time.monotonic()
         try:
             return self._host.run(argv, deadline_s)
@@ -166,7 +168,8 @@ class FakeDevice:
         return Completed(exit_code=0, stdout=self._report(arguments, block), stderr=b"")
 
     def _batch(self, items: Sequence[Sequence[str]]) -> bytes:
-        """The report of one process. An item that gives up does so before it takes any time."""
+        """Return the report of one batch process. An item of the batch that gives up does so before it takes any
+        time."""
         runs = [_or_given_up(self._parsed, words) for words in items]
         started = [run for run in runs if not isinstance(run, fake_runner.GiveUp)]
         blocks = iter(self._phone.batch([(model_ms, fake_runner.length(parsed)) for parsed, model_ms, _ in started]))
@@ -186,7 +189,7 @@ class FakeDevice:
         return arguments, alone_ms / math.pow(min(arguments.threads, cores), _THREADS_GAIN), digest
 
     def samples_of(self, block: SimulatedBlock) -> list[float]:
-        """The samples of a block as its report has them, in ns."""
+        """Return the samples of a block as its report has them, in ns."""
         return [*block.samples_ns.tolist()]
 
     def _report(self, arguments: argparse.Namespace, block: SimulatedBlock) -> bytes:

@@ -12,23 +12,24 @@ from numpy.typing import NDArray
 from workers.devices.fake.phones import Phone
 
 _TRUTH_DRAWS: Final = 1_000_000
-"""With this many draws, the median is within 0.02 % of the true one at a coefficient of variation of 10 %."""
+"""The number of random samples for the median: with so many, it is within 0.02 % of the true median at a coefficient of
+variation of 10 %."""
 
 _SMALLEST_WEIGHT = 1e-4
-"""The autoregression is summed until a past sample's weight is below this."""
+"""The autoregression is summed until the weight of a past sample is below this."""
 
 _SLOWEST_SAMPLE = 20.0
-"""Limit of heavy tails: no sample takes longer than this multiple of the median."""
+"""The limit of heavy tails: no sample takes longer than this multiple of the median."""
 
 
 @lru_cache
 def median_factor(phone: Phone, slowed: bool | None = None) -> float:
-    """The median of process x sample x spike x daemon, over all samples of all processes; drawn with its own seed.
-    `slowed`: over those only that a daemon slows, or that none does."""
+    """Return the median of process x sample x spike x daemon, over all samples of all processes, from random numbers
+    with a separate seed. `slowed`: only over the samples that a daemon slows, or only over those that none slows."""
     if slowed is not None and phone.daemon_every_s:
         return median_factor(replace(phone, daemon_every_s=0.0)) * (phone.daemon_slower if slowed else 1.0)
     random = np.random.Generator(np.random.SFC64(0))
-    # The correlation of neighbouring samples does not change the median, so the draws are independent.
+    # The correlation of neighbouring samples does not change the median, so these samples are independent.
     factors = sample_factors(phone, random, past_weights(0.0), sigma_of(phone.sample_cv), _TRUTH_DRAWS)
     factors *= np.exp(sigma_of(phone.process_cv) * random.standard_normal(_TRUTH_DRAWS))
     factors[random.random(_TRUTH_DRAWS) < phone.little_share] *= phone.little_slower
@@ -41,7 +42,7 @@ def median_factor(phone: Phone, slowed: bool | None = None) -> float:
 def sample_factors(
     phone: Phone, random: np.random.Generator, past: NDArray[np.float64], sigma: float, count: int
 ) -> NDArray[np.float64]:
-    """The factors of `count` samples, spikes included; their median without spikes is 1."""
+    """Return the factors of `count` samples, including spikes; their median without spikes is 1."""
     if phone.tail_degrees is not None:
         logs = np.minimum(random.standard_t(phone.tail_degrees, count), math.log(_SLOWEST_SAMPLE) / sigma)
     else:
@@ -57,24 +58,25 @@ def sample_factors(
 
 
 def spread_factor(phone: Phone, true_ms: float) -> float:
-    """The factor by which the processes of the variant with this true latency differ more than usual. The latency alone
-    decides it, by which a simulation tells its variants apart: two of the same latency have the same spread."""
+    """Return the factor by which the processes of the variant with this true latency differ more than usual. Only the
+    latency decides it, since a simulation distinguishes its variants by latency: two variants of equal latency have the
+    same spread."""
     wild = zlib.crc32(repr(true_ms).encode()) < phone.wild_share * 2**32
     return phone.wild_factor if wild else 1.0
 
 
 def cores_factor(phone: Phone, random: np.random.Generator) -> float:
-    """Draw the factor of the cores on which one process runs."""
+    """Return a random factor for the cores on which one process runs."""
     return phone.little_slower if phone.little_share and random.random() < phone.little_share else 1.0
 
 
 def past_weights(ar1: float) -> NDArray[np.float64]:
-    """Weights of the past shocks in an AR(1) of variance 1, the newest first."""
+    """Return the weights of the past shocks in an AR(1) of variance 1, the newest first."""
     terms = 1 if ar1 == 0.0 else math.ceil(math.log(_SMALLEST_WEIGHT) / math.log(abs(ar1)))
     weights: NDArray[np.float64] = ar1 ** np.arange(terms, dtype=np.float64)
     return weights / math.sqrt(float((weights**2).sum()))
 
 
 def sigma_of(cv: float) -> float:
-    """The standard deviation of the logarithm of a lognormal with this coefficient of variation."""
+    """Return the standard deviation of the logarithm of a lognormal variable with this coefficient of variation."""
     return math.sqrt(math.log1p(cv * cv))

@@ -1,4 +1,4 @@
-"""Parameters of simulated phones: heat, noise, the scheduler. Named sets, from cool to hot."""
+"""The parameters of simulated phones: heat, noise, the scheduler. Named sets, from cool to hot."""
 
 from dataclasses import dataclass, replace
 
@@ -7,9 +7,9 @@ from workers.devices.fake.ticks import Ticks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phone:
-    """Parameters of one kind of phone. Shares and factors are plain numbers: 0.03 is 3 %.
+    """The parameters of one kind of phone. Shares and factors are plain numbers: 0.03 is 3 %.
 
-    The figures of the named sets are judged, not measured: they cover the problems in published measurements.
+    The figures of the named sets are assumptions, not measurements: they cover the problems in published measurements.
     """
 
     name: str
@@ -18,47 +18,49 @@ class Phone:
     ram_bytes: int = 6_000_000_000
     ambient_c: float = 25.0
     cooling_s: float = 240.0
-    """Time constant of Newton's law: after this time at rest, 37 % of the excess temperature is left."""
+    """The time constant (s) of Newton's law of cooling: after this time at rest, 37 % of the excess temperature is
+    left."""
     heating_c_per_s: float = 0.0
-    """The speed at which a busy phone warms without cooling; it settles at `heating_c_per_s * cooling_s` above the
-    ambient."""
+    """The speed at which a busy phone would warm without cooling; the phone settles at `heating_c_per_s * cooling_s`
+    above the ambient temperature."""
     drift_per_c: float = 0.0
-    """The share by which latency grows per degree above the ambient."""
+    """The share by which latency grows per degree above the ambient temperature."""
     throttles_at_c: float = 100.0
     throttled_slower: float = 1.5
-    """Factor on latency from `throttles_at_c` on."""
+    """The factor on latency from `throttles_at_c` on."""
     sample_cv: float = 0.02
-    """Coefficient of variation of single samples within a process."""
+    """The coefficient of variation of single samples within a process."""
     tail_degrees: float | None = None
-    """Student's degrees of freedom of the logarithm's noise (then without AR(1)); `None`: normal."""
+    """The degrees of freedom of the Student's t distribution of the logarithm's noise (then without AR(1)); `None`:
+    normal distribution."""
     ar1: float = 0.0
-    """Correlation of the logarithms of neighbouring samples."""
+    """The correlation between the logarithms of neighbouring samples."""
     spike_share: float = 0.0
     spike_slower: tuple[float, float] = (2.0, 5.0)
-    """The range of a spike's factor, which is uniform."""
+    """The range of a spike's factor, which is distributed uniformly."""
     process_cv: float = 0.004
-    """Spread between processes of the same artifact."""
+    """The coefficient of variation between processes of the same artifact."""
     wild_share: float = 0.0
-    """Share of variants whose processes differ more."""
+    """The share of variants whose processes differ more."""
     wild_factor: float = 1.0
     """The factor on the spread (of the logarithms) between the processes of such a variant."""
     little_share: float = 0.0
-    """Share of processes that the scheduler leaves on the little cores."""
+    """The share of processes that the scheduler leaves on the little cores."""
     little_slower: float = 1.0
-    """The factor on the latency of such a process."""
+    """The factor on the latency of a process on the little cores."""
     daemon_every_s: float = 0.0
-    """Mean time between the wake-ups of a daemon; 0: none."""
+    """The mean time between the wake-ups of a daemon (s); 0: none."""
     daemon_s: float = 0.0
-    """Mean time that a daemon stays awake."""
+    """The mean time that a daemon stays awake (s)."""
     daemon_slower: float = 1.0
     start_s: float = 0.25
-    """The time from the shell command to the first line of the runner."""
+    """The time from the shell command to the first line that the runner prints (s)."""
     load_s: float = 0.05
     first_inference_slower: float = 3.0
     cold_slower: float = 1.3
-    """Factor on latency at the start of a process, because the clocks are low; it decays with `cold_s`."""
+    """The factor on latency at the start of a process, because the clock rates are low; it decays with `cold_s`."""
     cold_s: float = 0.04
-    """The time constant of that decay."""
+    """The time constant of that decay (s)."""
     ticks: Ticks | None = None
     """The phone's clock, and how its runner rounds; `None`: whole nanoseconds."""
     push_bytes_per_s: float = 30e6
@@ -78,7 +80,7 @@ PHONES: dict[str, Phone] = {
         replace(_BASE, name="steady", sample_cv=0.01, process_cv=0.002, has_fixed_performance=True),
         replace(_BASE, name="noisy", sample_cv=0.10, process_cv=0.02),
         replace(_BASE, name="correlated", sample_cv=0.05, process_cv=0.01, ar1=0.5),
-        # This phone has 25 to 55 °C when always busy: the gate at 37 °C opens and closes within a sweep.
+        # This phone has 25 to 55 °C when it is always busy: the gate at 37 °C opens and closes within a sweep.
         replace(_BASE, name="drifting", sample_cv=0.05, process_cv=0.01, heating_c_per_s=0.125, drift_per_c=0.003),
         replace(_BASE, name="spiky", sample_cv=0.05, process_cv=0.01, spike_share=0.03),
         replace(

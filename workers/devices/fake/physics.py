@@ -32,30 +32,31 @@ from workers.devices.fake.ticks import shown_ns
 Times = NDArray[np.float64]
 """The time of each inference, in seconds."""
 Slowed = NDArray[np.bool_]
-"""Tells for each inference whether a daemon slowed it."""
+"""For each inference, whether a daemon slowed it."""
 
 _DEGREES_PER_STATUS = 3.0
-"""Android's thermal status rises by one for each such step above the temperature at which throttling begins."""
+"""Android's thermal status rises by one for each step of this size above the temperature at which throttling begins."""
 _SHUTDOWN = 6
 
 FIXED_PERFORMANCE_SLOWER = 1.25
-"""Factor on latency in Android's fixed-performance mode, which uses sustainable clocks; judged."""
+"""The factor on latency in Android's fixed-performance mode, which uses sustainable clock rates; an assumption, not
+measured."""
 FIXED_PERFORMANCE_HEAT = 0.5
-"""Factor on heating in that mode. The phone never throttles in it."""
+"""The factor on heating in that mode. The phone never throttles in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedBlock:
-    """One process: its runner's report, the sensor values, and in the last 3 fields values that only the simulator
+    """One process: the report of its runner, the sensor values, and in the last 3 fields values that only the simulator
     knows."""
 
     samples_ns: NDArray[np.int64]
     warmup_ns: NDArray[np.int64]
-    """The warm-up's times, without the first inference."""
+    """The times of the warm-up (ns), without the first inference."""
     first_inference_ns: int
     load_ns: int
     started_s: float
-    """Start of the process, on the phone's clock."""
+    """The start of the process, on the phone's clock."""
     ended_s: float
     temp_start_c: float
     temp_end_c: float
@@ -64,9 +65,9 @@ class SimulatedBlock:
     throttled: bool
     """Tells whether any timed sample was throttled."""
     true_p50_ms: float
-    """The p50 at the temperature of the timed samples, without noise."""
+    """The true p50 at the temperature of the timed samples, without noise."""
     true_in_state_ms: float
-    """The same in the state of the clocks, a daemon awake or asleep, that most of these samples met."""
+    """The same p50 for the state (a daemon awake or asleep) that most of these samples met."""
 
     @property
     def median_ms(self) -> float:
@@ -107,7 +108,7 @@ class SimulatedPhone:
 
     @property
     def thermal_status(self) -> int:
-        """Android's thermal status, from 0 (none) to 6 (shutdown): above 0 exactly while the phone throttles."""
+        """Return Android's thermal status, from 0 (none) to 6 (shutdown): above 0 exactly while the phone throttles."""
         above = self._temp_c - self.phone.throttles_at_c
         if self.fixed_performance or above < 0:
             return 0
@@ -122,11 +123,12 @@ class SimulatedPhone:
         self._pass(seconds, busy=False)
 
     def push(self, size_bytes: int) -> None:
-        """Receive a file; takes time, and no noticeable heat."""
+        """Receive a file. This takes time, and causes no noticeable heat."""
         self._pass(size_bytes / self.phone.push_bytes_per_s, busy=False)
 
     def true_p50_ms(self, true_ms: float, temp_c: float | None = None, *, slowed: bool | None = None) -> float:
-        """The median of all samples at a temperature (default: ambient), with spikes. `slowed`: see `median_factor`."""
+        """Return the median of all samples at a temperature (default: ambient), with spikes. `slowed`: see
+        `median_factor`."""
         temp_c = self.phone.ambient_c if temp_c is None else temp_c
         slower = 1.0 + self.phone.drift_per_c * (temp_c - self.phone.ambient_c)
         if not self.fixed_performance and temp_c >= self.phone.throttles_at_c:
@@ -144,10 +146,10 @@ class SimulatedPhone:
         return replace(block, started_s=started_s, temp_start_c=temp_start_c, status_start=status_start)
 
     def batch(self, items: Sequence[tuple[float, BlockLength]]) -> list[SimulatedBlock]:
-        """Start one process that loads and times one variant after the other; each item is as in `block`.
+        """Start one process that loads and times one variant at a time; each item is as in `block`.
 
-        All are on the same cores. All else that differs between processes (allocation, placement) differs
-        between the variants of one process, too. The first block begins with the start of the process.
+        All variants run on the same cores. Everything else that differs between processes (allocation, placement) also
+        differs between the variants of one process. The first block begins with the start of the process.
         """
         started_s = self._now_s
         self._pass(self.phone.start_s, busy=True)
@@ -158,7 +160,8 @@ class SimulatedPhone:
         return [replace(blocks[0], started_s=started_s), *blocks[1:]] if blocks else []
 
     def _item(self, true_ms: float, process: float, cold: bool, length: BlockLength) -> SimulatedBlock:
-        """Load a model in a running process, and time it. `process`: its factor; `cold`: the clocks are still low."""
+        """Load a model in a running process, and time it. `process`: the factor of the process; `cold`: the clock rates
+        are still low."""
         phone = self.phone
         started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
         load_ns = int(shown_ns(phone.ticks, self._now_s, np.array([phone.load_s]))[0])
@@ -201,10 +204,10 @@ class SimulatedPhone:
         )
 
     def _inferences(self, base_s: float, busy_s: float, count: int, cold: bool = False) -> tuple[Times, Slowed]:
-        """The durations of `count` inferences, the first of them `busy_s` after the model was loaded; and which ones a
-        daemon slowed.
+        """Return the durations (s) of `count` inferences, the first of which starts `busy_s` after the model was
+        loaded; and which of them a daemon slowed.
 
-        Heat and daemons are taken at the times at which the inferences would start without them.
+        Heat and daemons are computed for the times at which the inferences would start without them.
         """
         phone = self.phone
         taken_s = self.sample_factors(count) * base_s
@@ -244,22 +247,22 @@ class SimulatedPhone:
         self._awake_s = (wakes_s, wakes_s + self.random.exponential(self.phone.daemon_s))
 
     def median_factor(self, slowed: bool | None) -> float:
-        """The median of all noise: see `workers.devices.fake.noise_factors.median_factor`."""
+        """Return the median of all noise: see `workers.devices.fake.noise_factors.median_factor`."""
         return median_factor(self.phone, slowed)
 
     def sample_factors(self, count: int) -> NDArray[np.float64]:
-        """Draw the factors of the next samples of the process that runs."""
+        """Return random factors for the next samples of the running process."""
         return sample_factors(self.phone, self.random, self._past, self._sample_sigma, count)
 
     def process_factor(self, true_ms: float) -> float:
-        """Draw the factor of one variant in one process, which begins."""
+        """Return a random factor for one variant in one process, which begins."""
         return math.exp(spread_factor(self.phone, true_ms) * self._process_sigma * self.random.standard_normal())
 
     def _pace(self) -> float:
         return FIXED_PERFORMANCE_SLOWER if self.fixed_performance else 1.0
 
     def _ends_at_c(self, *, busy: bool) -> float:
-        """The temperature at which the phone would settle."""
+        """Return the temperature at which the phone would settle."""
         heating = self.phone.heating_c_per_s * busy * (FIXED_PERFORMANCE_HEAT if self.fixed_performance else 1.0)
         return self.phone.ambient_c + heating * self.phone.cooling_s
 

@@ -1,4 +1,4 @@
-"""Arguments and report of the runner on a simulated phone, as in the runner contract. It runs nothing."""
+"""The arguments and the report of the runner on a simulated phone, as in the runner contract. It runs nothing."""
 
 import argparse
 import json
@@ -61,7 +61,7 @@ def arguments(argv: Sequence[str], cores: int) -> argparse.Namespace:
 
 
 def length(parsed: argparse.Namespace) -> BlockLength:
-    """The length of warm-up and timing by these arguments."""
+    """Return the length of warm-up and timing by these arguments."""
     return {
         "warmup_iterations": parsed.warmup,
         "warmup_seconds": parsed.warmup_seconds,
@@ -72,7 +72,7 @@ def length(parsed: argparse.Namespace) -> BlockLength:
 
 
 def report(parsed: argparse.Namespace, block: SimulatedBlock, samples_ns: Sequence[float], torch: str) -> bytes:
-    """The complete report of this block, with `samples_ns` as its samples."""
+    """Return the complete report of this block, with `samples_ns` as its samples."""
     return _lines(
         [
             {"event": "start", "runner": NAME, "runner_version": VERSION, "torch": torch},
@@ -94,7 +94,7 @@ def report(parsed: argparse.Namespace, block: SimulatedBlock, samples_ns: Sequen
 
 
 def batch_items(argv: Sequence[str]) -> list[list[str]] | None:
-    """The arguments of each item of a batch, in its order; `None` if these are the arguments of one run.
+    """Return the arguments of each item of a batch, in order; `None` if these are the arguments of a single run.
 
     Raises `GiveUp`.
     """
@@ -113,7 +113,8 @@ def batch_items(argv: Sequence[str]) -> list[list[str]] | None:
 
 
 def batch_report(reports: Sequence[tuple[str | None, bytes]]) -> bytes:
-    """The report of a batch, from the sha256 of each item's artifact, if it is there, and the item's own report."""
+    """Return the report of a batch, from the sha256 of each item's artifact, if it exists, and the item's own
+    report."""
     parts = [_lines([{"event": "batch", "revision": BATCH_REVISION, "items": len(reports)}])]
     for number, (sha256, item_report) in enumerate(reports):
         artifact = [] if sha256 is None else [{"event": "artifact", "sha256": sha256}]

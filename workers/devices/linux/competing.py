@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 _OUR_MODULE = re.compile(r"workers\.runtimes\.\w+\.runner")
 _HASH = r"(-[0-9a-f]{16})?"
-"""Suffix in the name of a program that was pushed to a device."""
+"""The suffix in the name of a program that was pushed to a device."""
 _OUR_PROGRAM = re.compile(rf"(edgesweep_)?runner(_full|_lite|_python|_executorch|_onnxruntime)?{_HASH}")
 _OTHER_BENCHMARKS = re.compile(
     r"(speed_benchmark_torch(_lite)?|benchmark_model\w*|\w*executor_runner|onnxruntime_perf_test|benchncnn|MNNV2Basic\.out"
@@ -29,7 +29,7 @@ def is_runner(argv: Sequence[str]) -> bool:
 
 
 def benchmark_name(argv: Sequence[str]) -> str | None:
-    """The name of the benchmark with this command line; `None` if it is no benchmark."""
+    """Return the name of the benchmark with this command line; `None` if it is no benchmark."""
     if is_runner(argv):
         return "a runner of EdgeSweep"
     program = PurePosixPath(argv[0]).name if argv else ""
@@ -37,8 +37,8 @@ def benchmark_name(argv: Sequence[str]) -> str | None:
 
 
 def sweep_command(argv: Sequence[str]) -> str | None:
-    """The command of a run that builds and measures, such as `edgesweep run`, which between its blocks no runner shows;
-    `None` for any other command line."""
+    """Return the command of a process that builds and measures, such as `edgesweep run`; `None` for any other command
+    line. Between the blocks of such a process no runner shows that it is there."""
     words = list(argv)
     if words and PurePosixPath(words[0]).name.startswith("python"):
         words = list(dropwhile(lambda word: word.startswith("-"), words[1:]))
@@ -49,7 +49,7 @@ def sweep_command(argv: Sequence[str]) -> str | None:
 
 
 def parse_processes(processes: str) -> list[tuple[int, str]]:
-    """The id and command line of each process in lines of `/proc/ID/cmdline:word NUL word NUL`.
+    """Return the id and command line of each process in lines of `/proc/ID/cmdline:word NUL word NUL`.
 
     A word may contain such lines too: before a process is killed, its command line is read separately.
     """

@@ -1,4 +1,4 @@
-"""Sensors of a Linux host. If a folder of the system is missing, as in most containers, so is its sensor."""
+"""The sensors of a Linux host. If a folder of `/sys` is missing, as in most containers, so are its sensors."""
 
 import os
 import re
@@ -17,13 +17,13 @@ from workers.devices.linux.competing import benchmark_name, sweep_command
 _LOAD_WINDOW_S = 0.2
 _STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _TICKS_PER_S = 100
-"""The ticks per second of `/proc/stat`: the same on every Linux that programs see."""
+"""The ticks per second of `/proc/stat`: the same on every Linux, as programs see it."""
 _NO_DEMAND = ("idle", "iowait", "steal")
 _COUNTED_ELSEWHERE = ("guest", "guest_nice")
 
 
 def read_sensors(sys: Path = Path("/sys"), *, load: bool = True) -> Sensors:
-    """The present sensor values. Takes 0.02 to 0.05 s for a hundred processes, and 0.2 s for the load of other
+    """Return the present sensor values. Takes 0.02 to 0.05 s for a hundred processes, and 0.2 s for the load of other
     programs."""
     programs = _programs()
     own = _own(programs)
@@ -41,7 +41,7 @@ def read_sensors(sys: Path = Path("/sys"), *, load: bool = True) -> Sensors:
 
 
 def sensors_in(sys: Path) -> Sensors:
-    """The sensors in the files below `/sys`, or in a copy of some of them."""
+    """Return the sensor values in the files below `/sys`, or in a copy of some of them."""
     battery, percent = _battery(sys / "class/power_supply")
     cpus = sys / "devices/system/cpu"
     return Sensors(
@@ -54,19 +54,20 @@ def sensors_in(sys: Path) -> Sensors:
 
 
 def host_temperature(folder: Path = Path("/sys/class/thermal")) -> float | None:
-    """The temperature of the hottest thermal zone, in °C; zones that report nonsense (0, -274) are left out."""
+    """Return the temperature of the hottest thermal zone in °C; zones that report impossible values (0, -274) are left
+    out."""
     return hottest_zone_c(_numbers(sorted(folder.glob("thermal_zone*/temp"))))
 
 
 def hottest_zone_c(readings: Iterable[int]) -> float | None:
-    """The temperature of the hottest of some thermal zones, in °C; they tell thousandths of a degree (Linux,
-    Documentation/driver-api/thermal/sysfs-api.rst). Less than 1 °C is left out: such a zone has no sensor, or tells
+    """Return the temperature in °C of the hottest of these thermal zones, which report thousandths of a degree (Linux,
+    Documentation/driver-api/thermal/sysfs-api.rst). Less than 1 °C is left out: such a zone has no sensor, or reports
     whole degrees."""
     return max((value / 1000 for value in readings if 1000 <= value < 150_000), default=None)
 
 
 def _battery(folder: Path) -> tuple[bool, float | None]:
-    """The presence of batteries, and their mean charge in percent, `None` if one cannot be read."""
+    """Return whether there are batteries, and their mean charge in percent, `None` if one cannot be read."""
     batteries = [supply for supply in sorted(folder.glob("*")) if _is_battery(supply)]
     levels = [level for level in _numbers([supply / "capacity" for supply in batteries]) if 0 <= level <= 100]
     known = bool(batteries) and len(levels) == len(batteries)
@@ -85,19 +86,20 @@ def _mean_mhz(folder: Path) -> float | None:
 
 
 def _throttle_count(folder: Path) -> int | None:
-    """The sum over cores and packages. Each core reports its package's count too, so that is added several times."""
+    """Return the sum of throttle counts over cores and packages. Each core reports its package's count too, so that is
+    added several times."""
     counts = _numbers(sorted(folder.glob("cpu[0-9]*/thermal_throttle/*_throttle_count")))
     return sum(counts) if counts else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuSeconds:
-    """CPU time since the start of the machine or the process."""
+    """The CPU time since the start of the machine or of the process."""
 
     of_all: Mapping[str, float]
-    """The machine's seconds, by the categories of `/proc/stat`."""
+    """The CPU seconds of the machine, by the categories of `/proc/stat`."""
     of_own: Mapping[int, float]
-    """The seconds of each of our processes, by its id."""
+    """The CPU seconds of each of our own processes, by process id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class _Program:
 
 
 def _programs() -> dict[int, _Program]:
-    """All visible processes, by id."""
+    """Return all visible processes, by id."""
     # Without this, psutil leaves out a new process that has the id of a cached one.
     psutil.process_iter.cache_clear()
     infos = (process.info for process in psutil.process_iter(["pid", "ppid", "cmdline"]))
@@ -115,7 +117,7 @@ def _programs() -> dict[int, _Program]:
 
 
 def _own(programs: dict[int, _Program]) -> set[int]:
-    """The ids of this process, its ancestors and its descendants: a driver waits for its runner.
+    """Return the ids of this process, its ancestors and its descendants: a driver waits for its runner.
 
     Siblings are not among them: the same parent may have started a program that loads the machine.
     """
@@ -137,7 +139,8 @@ def _competing(programs: dict[int, _Program], own: Collection[int]) -> tuple[str
 
 
 def other_sweeps() -> tuple[str, ...]:
-    """The commands of EdgeSweep that build and measure here now, beside this one: `edgesweep run (process 7)`."""
+    """Return the commands of EdgeSweep that build and measure on this machine now, besides this process: `edgesweep run
+    (process 7)`."""
     programs = _programs()
     own = _own(programs)
     named = ((pid, sweep_command(program.argv)) for pid, program in sorted(programs.items()) if pid not in own)
@@ -145,7 +148,7 @@ def other_sweeps() -> tuple[str, ...]:
 
 
 def load_of_others(before: CpuSeconds, after: CpuSeconds) -> float | None:
-    """The share (0 to 1) of CPU time that other programs used between two readings, without steal time. Pure."""
+    """Return the share (0 to 1) of CPU time that other programs used between two readings, without steal time. Pure."""
     passed = {name: after.of_all[name] - seconds for name, seconds in before.of_all.items()}
     total = sum(passed.values())
     if total <= 0:
@@ -156,7 +159,8 @@ def load_of_others(before: CpuSeconds, after: CpuSeconds) -> float | None:
 
 
 def parse_cpu_seconds(stat: str) -> dict[str, float]:
-    """CPU time of a machine by category, from the line `cpu` of its `/proc/stat`; empty without one. Pure."""
+    """Return the CPU time of a machine (s) by category, from the line `cpu` of its `/proc/stat`; empty without such a
+    line. Pure."""
     line = re.search(r"^cpu ([0-9 ]+)$", stat, re.MULTILINE)
     ticks = [int(word) if len(word) <= 15 else None for word in line[1].split()] if line else []
     return {name: tick / _TICKS_PER_S for name, tick in zip(_STAT, ticks, strict=False) if tick is not None}

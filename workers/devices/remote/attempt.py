@@ -1,4 +1,5 @@
-"""One attempt to run a program on a device. Its report is kept there, so that a lost connection loses nothing."""
+"""One attempt to run a program on a device. The program's report is stored on the device, so that a lost connection
+loses nothing."""
 
 import re
 from abc import ABC, abstractmethod
@@ -10,9 +11,9 @@ from workers.devices.remote.remote_shell import BOOT_ID, OUTPUT_LIMIT_BYTES, Rem
 from workers.devices.shell import TAIL_BYTES, outcome_text, quoted
 
 STDERR_LIMIT_BYTES = 2**20
-"""The limit of a program's stderr, of which the end is kept."""
+"""The limit (bytes) of a program's stderr; the end of it is kept."""
 SIGNALS = range(129, 129 + 64)
-"""A shell's exit codes of programs that a signal ended: 128 + signal."""
+"""The exit codes with which a shell reports a program that a signal ended: 128 + signal."""
 # Our scripts end with these exit codes if there is no report. They are neither signals nor the shell's own exit codes.
 _NOT_STARTED, _OTHER_BOOT, _NO_END = 93, 94, 95
 
@@ -23,28 +24,28 @@ until read -r s <"$d"/end; do
     sleep 0.5
 done; }} 2>/dev/null
 """
-"""Shell commands that wait until the program in folder `$d` has ended. Then its exit code is in `$s`, the boot id in
-`$boot`. They poll seldom, because each `sleep` is a process beside the measured one."""
+"""Shell commands that wait until the program in folder `$d` has ended. Then the program's exit code is in `$s`, the
+boot id in `$boot`. They poll seldom, because each `sleep` is a process that runs beside the measured one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The end of a program, and the boot of the device in which it ended."""
+    """The result of a program, and the boot of the device in which the program ended."""
 
     boot_id: str
     completed: Completed
 
 
 class RemoteAttempt(ABC):
-    """A program that is started once, whatever happens to the connection.
+    """One attempt to run a program, which is started only once, even if the connection is lost.
 
-    Its folder on the device contains `started` (process id and boot id), the program's `out` and `err`, and finally
-    `end`, the exit code.
+    The attempt's folder on the device contains `started` (process id and boot id), the program's output files `out` and
+    `err`, and finally `end`, the exit code.
     """
 
     def __init__(self, remote: RemoteShell, name: str, script: str, shown: str) -> None:
-        """`name` is that of its folder; `script` is the program with its arguments, quoted for a shell; `shown` is the
-        program's name in messages."""
+        """Prepare the attempt. `name`: the name of its folder; `script`: the program with its arguments, quoted for a
+        shell; `shown`: the program's name in messages."""
         self.name = name
         self._remote = remote
         self._script = script
@@ -52,15 +53,16 @@ class RemoteAttempt(ABC):
 
     @abstractmethod
     def run(self, seconds: float) -> Report:
-        """Wait for the end; if the connection is lost, connect again and collect the report.
+        """Wait for the program's end; if the connection is lost, connect again and collect the report.
 
-        Raises `DeadlineError` after `seconds`, and `DeviceError` if it is not known how the program ended.
+        Raises `DeadlineError` after `seconds`, and `DeviceError` if it is unknown how the program ended.
         """
 
     def end(self) -> str:
-        """Kill the program with all that it started, and delete its report; returns the end of its output.
+        """Kill the program with everything that it started, and delete its report. Return the end of the program's
+        output.
 
-        Raises `DeviceError`, and `orphan` if it does not end: nothing may be measured while it runs.
+        Raises `DeviceError`: `orphan` if the program does not end, since nothing may be measured while it runs.
         """
         folder = self._folder
         started, boot, out, err = self._remote.sections(
@@ -86,7 +88,7 @@ class RemoteAttempt(ABC):
         return attempt_folder(self._remote, self.name)
 
     def _report_of(self, exit_code: int, boot_id: str, stdout: bytes, stderr: bytes) -> Report:
-        """The report of a program with this output. Raises `DeviceError` if it printed too much."""
+        """Return the report of a program with this output. Raises `DeviceError` if the program printed too much."""
         if len(stdout) > OUTPUT_LIMIT_BYTES:
             raise DeviceError(
                 "too_much_output",
@@ -96,7 +98,7 @@ class RemoteAttempt(ABC):
         return Report(boot_id=boot_id, completed=Completed(exit_code=exit_code, stdout=stdout, stderr=stderr))
 
     def _no_report(self, done: Completed) -> DeviceError:
-        """The error of our script that ended without a report."""
+        """Return the error for a script of ours that ended without a report."""
         name, shown = self._remote.name, self._shown
         match done.exit_code:
             case _ if done.exit_code == _OTHER_BOOT:
@@ -112,5 +114,5 @@ class RemoteAttempt(ABC):
 
 
 def attempt_folder(remote: RemoteShell, name: str = "") -> str:
-    """The folder of an attempt, or of all, quoted for a shell."""
+    """Return the folder of an attempt, or of all attempts, quoted for a shell."""
     return quoted([str(remote.folder() / "attempts" / name)])

@@ -1,4 +1,4 @@
-"""A device that is reached through a shell on it: the part that phones over adb and boards over ssh share."""
+"""A device that is reached through a shell on it: the common part of phones over adb and boards over ssh."""
 
 import time
 from abc import ABC, abstractmethod
@@ -15,7 +15,8 @@ from workers.devices.shell import quoted
 
 
 class RemoteDevice(ABC):
-    """A `Device`. A transport gives it a shell, files, attempts and a lock, and reads facts and sensors."""
+    """A `Device`. A subclass for a transport provides the shell, files, attempts and lock, and reads facts and
+    sensors."""
 
     def __init__(self, remote: RemoteShell, files: RemoteFiles) -> None:
         self._remote = remote
@@ -28,7 +29,7 @@ class RemoteDevice(ABC):
         """An attempt that was started and may still run."""
 
     def facts(self) -> DeviceFacts:
-        """The device's facts, read once per boot: again after `run` has detected a reboot."""
+        """Return the device's facts, which are read once per boot: again after `run` has detected a reboot."""
         if self._facts is None:
             try:
                 self._facts, boot_id = self._ask_facts()
@@ -44,8 +45,8 @@ class RemoteDevice(ABC):
         return self._facts
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        """Run a program; a lost connection loses no result: it is kept on the device, and collected after connecting
-        again.
+        """Run a program. A lost connection loses no result: the result is stored on the device, and collected after
+        connecting again.
 
         Raises `too_much_output` beyond `OUTPUT_LIMIT_BYTES` of stdout. The last MiB of stderr is kept.
         """
@@ -85,7 +86,7 @@ class RemoteDevice(ABC):
 
     def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
         """Push a file. `sha256`: the file's hash in lower-case hex, if the caller knows it. The pushed file is verified
-        with it."""
+        by its hash."""
         return self._files.push(source, name, sha256)
 
     def pull(self, path: str, target: Path, most_bytes: int) -> None:
@@ -95,7 +96,8 @@ class RemoteDevice(ABC):
         self._files.remove(path)
 
     def sensors(self, *, load: bool = True) -> Sensors:
-        """The present sensor values. Measuring the load of other programs takes 0.2 s; without `load` it is `None`.
+        """Return the present sensor values. Measuring the load of other programs takes 0.2 s; without `load` it is
+        `None`.
 
         First kills a program of ours whose connection was lost, so that it does not count as another benchmark.
         """
@@ -136,22 +138,22 @@ class RemoteDevice(ABC):
 
     @abstractmethod
     def _ask_facts(self) -> tuple[DeviceFacts, str]:
-        """The facts and the boot id, which is empty if the device does not report it."""
+        """Return the facts and the boot id, which is empty if the device does not report it."""
 
     @abstractmethod
     def _ask_sensors(self, *, load: bool) -> Sensors: ...
 
     @abstractmethod
     def _attempt(self, script: str, shown: str) -> RemoteAttempt:
-        """A new attempt; all earlier ones were received or ended."""
+        """Return a new attempt; all earlier ones were received or ended."""
 
     def _ensure_ready(self) -> None:
         """Make the device ready for a program. Raises `DeviceError`."""
         self._remote.ensure_contact()
 
     def _end_leftover(self, *, fails: bool = True) -> str | None:
-        """Kill the attempt that may still run; returns the end of its output. If that fails, raises `DeviceError`, or
-        returns `None` without `fails`."""
+        """Kill the attempt that may still run. Return the end of its output. If that fails, raise `DeviceError`, or
+        without `fails` return `None`."""
         attempt = self._unfinished
         if attempt is None:
             return ""

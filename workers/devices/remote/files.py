@@ -1,4 +1,4 @@
-"""Our files on a device. Each is complete and verified, or missing."""
+"""Our files on a device. Each file is complete and verified, or missing."""
 
 import hashlib
 import os
@@ -16,22 +16,23 @@ from workers.devices.shell import outcome_text, quoted
 _KEPT_FREE_BYTES = 2**20
 _WRONG_HASH, _NO_HASH = 44, 45
 _UNHASHED = "untold"
-"""The word printed instead of a file's hash by a device without `sha256sum`, as Android 7."""
+"""The word that is printed instead of a file's hash on a device without `sha256sum`, such as Android 7."""
 
 
 class RemoteFiles(ABC):
     """The files in the run folder of one device. Methods raise `DeviceError` as in `Device`."""
 
     free_space_command: ClassVar[str]
-    """A command that prints the free space of the folder that follows, in KiB, as `df` does."""
+    """The command that prints the free space (KiB) of the folder given after it, as `df` does."""
     corrupt_next_step: ClassVar[str]
-    """The next step where a file arrives with other bytes."""
+    """The next step for the user if a file arrives with other bytes."""
 
     def __init__(self, remote: RemoteShell) -> None:
         self._remote = remote
 
     def push(self, source: Path, name: str, sha256: str | None) -> str:
-        """Push under a temporary name, and rename the file when the device reports the expected hash."""
+        """Push a file under a temporary name, and rename it when the device reports the expected hash. Return its
+        path."""
         target = self._run / name
         if target.parent != self._run or not name.strip(". ") or "\0" in name:
             raise DeviceError("bad_name", f"{name!r} is no plain file name")
@@ -69,26 +70,28 @@ class RemoteFiles(ABC):
 
     @abstractmethod
     def _clear_script(self) -> str:
-        """The script that deletes the remains of an interrupted push."""
+        """Return the script that deletes the remains of an interrupted push."""
 
     @abstractmethod
     def _send(self, source: BinaryIO, size: int, name: str) -> PurePosixPath:
-        """Send `size` bytes to a temporary file on the device; returns its path. `name` is the file's, for messages."""
+        """Send `size` bytes to a temporary file on the device, and return its path. `name`: the file's name, for
+        messages."""
 
     @abstractmethod
     def _receive(self, path: str, size: int, target: BinaryIO, most_bytes: int) -> None:
-        """Receive a file that had `size` bytes, and never more than `most_bytes`."""
+        """Receive a file that had `size` bytes when it was counted, and never more than `most_bytes`."""
 
     @abstractmethod
     def _hash(self, path: PurePosixPath, size: int) -> str:
-        """The SHA-256 of a file where the device has no `sha256sum`, in hex."""
+        """Return the SHA-256 of a file on a device without `sha256sum`, in hex."""
 
     @property
     def _run(self) -> PurePosixPath:
         return self._remote.folder() / "run"
 
     def _room_for(self, target: PurePosixPath, size: int, digest: str) -> bool:
-        """Create the run folder; `False` if it already has this file. Raises `no_space`."""
+        """Create the run folder, and check the free space. Return `False` if the folder already has this file. Raises
+        `no_space`."""
         file, run = quoted([str(target)]), quoted([str(self._run)])
         present, space = self._remote.sections(
             f"[ -f {file} ] && {{ sha256sum <{file} || {{ echo {_UNHASHED}; wc -c <{file}; }}; }}",
@@ -113,7 +116,7 @@ class RemoteFiles(ABC):
         place = f"{{ [ -x {from_} ] || chmod 700 {from_}; }} && mv -f {from_} {to}"
         refuse = f"{{ rm -f {from_}; exit {_WRONG_HASH}; }}"
         placed = self._remote.shell(
-            # A script is repeated where its connection was lost: then the file may be in its place already.
+            # A script is repeated if its connection was lost: then the file may already be in place.
             f'if [ ! -e {from_} ]; then h=$(sha256sum <{to}); [ "${{h%% *}}" = {digest} ] && exit 0; fi\n'
             f'h=$(sha256sum <{from_}) || exit {_NO_HASH}; [ "${{h%% *}}" = {digest} ] || {refuse}; {place}'
         )

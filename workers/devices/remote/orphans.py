@@ -8,14 +8,14 @@ from workers.devices.remote.attempt import attempt_folder
 from workers.devices.remote.remote_shell import RemoteShell
 
 _PROCESSES_AT_ONCE = 100
-"""The processes that are looked at in one exchange: adb takes 64 kB of a command at most."""
+"""The number of processes that are read in one exchange: adb accepts a command of at most 64 kB."""
 
 
 def end_orphans(
     remote: RemoteShell, leads_attempt: Callable[[str], bool], is_ours: Callable[[str], bool]
 ) -> tuple[str, ...]:
-    """Kills our programs as `Device.end_orphans` does. The functions say of a command line, with a NUL after each word,
-    whether it is that of an attempt's shell, or of a program that we pushed."""
+    """Kill our programs as `Device.end_orphans` does. The functions tell whether a command line, with a NUL after each
+    word, is that of an attempt's shell, or of a program that we pushed."""
     (text,) = remote.sections(remote.processes_script)
     suspects = sorted({pid for pid, line in parse_processes(text) if leads_attempt(line) or is_ours(line)})
     # Each command line is read separately: in the list, an argument of one process may look like the line of another.

@@ -1,4 +1,4 @@
-"""The shell of a device, whichever way it is reached: short scripts of ours get an answer or a `DeviceError`."""
+"""The shell of a device, whatever the transport: each of our short scripts gets an answer or a `DeviceError`."""
 
 import secrets
 from abc import ABC, abstractmethod
@@ -10,7 +10,7 @@ from workers.devices.interface import Completed
 from workers.devices.shell import outcome_text
 
 OUTPUT_LIMIT_BYTES = 64 * 2**20
-"""The longest stdout of a program."""
+"""The greatest accepted length of a program's stdout (bytes)."""
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -19,7 +19,8 @@ class DeadlineError(Exception):
 
 
 class RemoteShell(ABC):
-    """One device. A transport says how its shell gets a script; everything else is the same for all transports."""
+    """One device. A subclass for a transport says how the device's shell gets a script; the rest is the same for all
+    transports."""
 
     name: str
     """The device's name as sweep files write it, for messages."""
@@ -30,7 +31,7 @@ class RemoteShell(ABC):
 
     @abstractmethod
     def folder(self) -> PurePosixPath:
-        """The absolute path of the folder with all our files on the device. Raises `DeviceError`."""
+        """Return the absolute path of the folder with all our files on the device. Raises `DeviceError`."""
 
     @abstractmethod
     def ensure_contact(self) -> None:
@@ -38,10 +39,12 @@ class RemoteShell(ABC):
 
     @abstractmethod
     def shell(self, script: str) -> Completed:
-        """Run a short script of ours. If no answer comes, the device is at fault, not a job. Raises `DeviceError`."""
+        """Run a short script of ours. If no answer arrives, that is the fault of the device, not of a job. Raises
+        `DeviceError`."""
 
     def sections(self, *commands: str) -> list[str]:
-        """The output of each command, in one exchange. Exit codes are ignored: a device may lack some files."""
+        """Return the output of each command, all run in one exchange. Exit codes are ignored: a device may lack some
+        files."""
         # The output cannot contain this separator by chance. The command line of the shell has it in two parts.
         first, second = secrets.token_hex(8), secrets.token_hex(8)
         done = self.shell(f"\necho {first}''{second}\n".join(f"({command}) 2>/dev/null" for command in commands))
@@ -54,13 +57,14 @@ class RemoteShell(ABC):
         return sections
 
     def checked(self, script: str) -> None:
-        """Run a script that must end with 0. Raises `DeviceError`."""
+        """Run a script that must end with exit code 0. Raises `DeviceError`."""
         done = self.shell(script)
         if done.exit_code != 0:
             raise DeviceError("os_error", f"{self.name}: {script[:200]} failed{outcome_text(done)}")
 
     def kill(self, pid: int, *, group: bool = False) -> bool:
-        """Kill a process, or the process group that it leads; `False` if it continues. Raises `DeviceError`."""
+        """Kill a process, or the process group that it leads. Return `False` if it keeps running. Raises
+        `DeviceError`."""
         if pid < 2:
             # `kill -- -1` would kill every process.
             return False
@@ -71,19 +75,19 @@ class RemoteShell(ABC):
         return self.shell(f"kill -s KILL -- {target} 2>/dev/null; {wait}").exit_code == 0
 
     def kill_marked(self, attempt: str = "") -> bool:
-        """Kill the processes that an attempt, or any attempt, started, and that left its process group; `False` if some
-        continue.
+        """Kill the processes that an attempt, or any attempt, started and that left its process group. Return `False`
+        if some keep running.
 
-        A transport that marks no programs kills nothing. Raises `DeviceError`.
+        A transport that does not mark its programs kills nothing. Raises `DeviceError`.
         """
         return True
 
     def cmdline_script(self, pid: int) -> str:
-        """The script that prints the command line of a process, if we could kill it."""
+        """Return the script that prints the command line of a process that this user could kill."""
         return f"cat /proc/{pid}/cmdline"
 
     def no_space(self, why: str) -> DeviceError:
-        """The error of a device whose storage is full."""
+        """Return the error for a device whose storage is full."""
         return DeviceError(
             "no_space",
             f"{self.name}: {why}",

@@ -10,7 +10,7 @@ _HIGHEST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address `USER@HOST:PORT`. Parts that are left out are as in `~/.ssh/config`, or ssh's default."""
+    """The address `USER@HOST:PORT`. Omitted parts are as in `~/.ssh/config`, or ssh's default."""
 
     unit: str
     host: str
@@ -20,18 +20,19 @@ class Address:
 
     @property
     def name(self) -> str:
-        """The name as sweep files write it."""
+        """Return the name as sweep files write it."""
         return f"ssh:{self.unit}"
 
     @property
     def target(self) -> str:
-        """The words after `ssh`."""
+        """Return the arguments for the command `ssh`."""
         where = self.host if self.user is None else f"{self.user}@{self.host}"
         return where if self.port is None else f"-p {self.port} {where}"
 
 
 def parse(unit: str) -> Address:
-    """The address in `unit`, which has the pattern of the catalog. Raises `DeviceError("unknown_device", ...)`."""
+    """Return the address in `unit`, which has the pattern of the catalog. Raises `DeviceError("unknown_device",
+    ...)`."""
     user, at, where = unit.rpartition("@")
     if where.startswith("["):
         host, _, port = where[1:].partition("]")
@@ -48,5 +49,5 @@ def parse(unit: str) -> Address:
 
 
 def known_name(host: str, port: int) -> str:
-    """The name as `known_hosts` has it."""
+    """Return the name as `known_hosts` has it."""
     return host if port == DEFAULT_PORT else f"[{host}]:{port}"

@@ -1,4 +1,5 @@
-"""One attempt to run a program on a board. Its report is kept there, so that a lost connection loses nothing."""
+"""One attempt to run a program on a board. The program's report is stored on the board, so that a lost connection loses
+nothing."""
 
 import re
 import secrets
@@ -32,16 +33,17 @@ def leads_attempt(cmdline: str) -> bool:
 
 
 class Attempt(RemoteAttempt):
-    """A program on a board.
+    """One attempt to run a program on a board.
 
-    Its folder also contains `said`: what the shell says of the program, which is nothing unless a signal ended it. The
-    next attempt deletes the folder.
+    The attempt's folder also contains `said`: what the shell prints about the program, which is nothing unless a signal
+    ended the program. The next attempt deletes the folder.
     """
 
     def __init__(
         self, connection: BoardConnection, lock: BoardLock, script: str, shown: str, received: str = ""
     ) -> None:
-        """`received`: the name of an attempt whose report was received."""
+        """Prepare the attempt. `received`: the name of an attempt whose report was received, and whose folder is
+        deleted."""
         super().__init__(connection, secrets.token_hex(8), script, shown)
         self._connection = connection
         self._lock = lock
@@ -56,14 +58,15 @@ class Attempt(RemoteAttempt):
             except LostError:
                 self._connection.close()
                 self._connection.reconnect(max(0.1, ends_s - time.monotonic()))
-                # The lock is taken again before another driver takes it, and ends the program.
+                # The lock is taken again before another driver takes it and ends the program.
                 self._lock.ensure()
                 script = self._collect_script()
             else:
                 return self._report(done)
 
     def _start_script(self) -> str:
-        # Later, the shell kills by group: it has to lead its own, as it does under OpenSSH's server.
+        # Later, programs are killed by group: the shell has to lead a separate process group, as it does under
+        # OpenSSH's server.
         old = f"rm -rf {attempt_folder(self._connection, self._received)}; " if self._received else ""
         return f"""trap '' HUP; umask 77; d={self._folder}
 kill -s 0 -- -$$ 2>/dev/null || exit {_NO_GROUP}
@@ -75,12 +78,12 @@ echo $s >"$d"/end
 {self._report_script()}"""
 
     def _collect_script(self) -> str:
-        """The script that waits for the end of a program that was started."""
+        """Return the script that waits for the end of a program that was started."""
         return f"d={self._folder}\n{COLLECT}{self._report_script()}"
 
     def _report_script(self) -> str:
-        """The script that prints a line with exit code, boot id and whether the shell said something; then stdout, and
-        stderr."""
+        """Return the script that prints a line with the exit code, the boot id and whether the shell printed something;
+        then stdout, and stderr."""
         return (
             'said=-; [ -s "$d"/said ] && said=said\n'
             f'echo $s ${{boot:--}} $said; head -c {OUTPUT_LIMIT_BYTES + 1} "$d"/out && '
@@ -100,6 +103,6 @@ echo $s >"$d"/end
         if done.exit_code != 0 or head is None:
             raise self._no_report(done)
         code = int(head[1])
-        # A program may end with 137 by itself. When a signal ends it, its shell says so.
+        # A program may end with 137 by itself. If a signal ended it, its shell prints that.
         by_signal = code in SIGNALS and (head[3] == b"said" or code in _QUIET_SIGNALS)
         return self._report_of(128 - code if by_signal else code, head[2].decode().strip("-"), out, done.stderr)

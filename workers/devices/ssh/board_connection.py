@@ -1,7 +1,7 @@
-"""The connection to one board: scripts and files. Each call gives an answer or a `DeviceError`.
+"""The connection to one board: scripts and files. Each call returns an answer or raises a `DeviceError`.
 
 A lost connection is opened again. A script goes to `/bin/sh` through its input, so that the user's own shell on the
-board, whatever it is, gets nothing to interpret but fixed words.
+board, whatever it is, has only fixed words to interpret.
 """
 
 import re
@@ -29,9 +29,9 @@ from workers.devices.ssh.streams import (
 )
 
 FOLDER = ".edgesweep"
-"""The folder with all our files, in the home of the user on the board."""
+"""The folder with all our files, in the home folder of the user on the board."""
 MARK = "EDGESWEEP_ATTEMPT"
-"""The variable in the environment of every program that we start on a board, and so in that of all its children."""
+"""The variable in the environment of every program that we start on a board, which all its children inherit."""
 # BusyBox's grep has no `-a`, and needs none.
 _PROCESSES = """
 if echo x | grep -aq x 2>/dev/null; then a=-a; else a=; fi
@@ -47,27 +47,27 @@ while [ $i -lt 50 ]; do
 done
 exit 1
 """
-"""Kills the programs with `$mark` in their environment. Only those of the same user can be seen."""
+"""The script that kills the programs with `$mark` in their environment. Only those of the same user can be seen."""
 _SLOWEST_BYTES_PER_S = 1e6
 _CONNECT_S = 20.0
 _SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "ABRT": 6, "FPE": 8, "KILL": 9, "SEGV": 11, "PIPE": 13, "TERM": 15}
 
 
 class BoardConnection(RemoteShell):
-    """A board by its address."""
+    """A board, by its address."""
 
     noun = "board"
     processes_script = _PROCESSES
 
     def __init__(self, address: Address, *, answer_s: float, backoff_s: Sequence[float]) -> None:
-        """`answer_s`: the deadline of everything but programs and files. `backoff_s`: the pauses before each attempt to
-        open a connection again that was lost while a program ran."""
+        """Prepare access to the board. `answer_s`: the deadline (s) of everything but programs and files. `backoff_s`:
+        the pauses (s) before each attempt to open a connection again that was lost while a program ran."""
         self.address = address
         self.name = address.name
         self.boot_id = ""
-        """The boot id of the board when the connection was opened; empty if the board does not tell."""
+        """The boot id of the board when the connection was opened; empty if the board does not report it."""
         self._folder = PurePosixPath()
-        """`FOLDER` on the board, absolute; known once the connection has been open."""
+        """The absolute path of `FOLDER` on the board; known once a connection has been open."""
         self._answer_s = answer_s
         self._backoff_s = tuple(backoff_s)
         self._connection: Connection | None = None
@@ -97,7 +97,8 @@ class BoardConnection(RemoteShell):
         self._connection = connection
 
     def reconnect(self, left_s: float) -> None:
-        """Open a connection again that was lost while a program runs, for at most `left_s`. Raises `DeviceError`."""
+        """Open a connection again that was lost while a program runs; try for at most `left_s`. Raises
+        `DeviceError`."""
         ends_s = time.monotonic() + left_s
         for pause in (*self._backoff_s, None):
             try:
@@ -115,12 +116,13 @@ class BoardConnection(RemoteShell):
                 loop.call(connection.close(), _CONNECT_S)
 
     def host_key(self) -> str:
-        """The fingerprint of the board's host key, which was checked."""
+        """Return the fingerprint of the board's host key, which was checked."""
         self.ensure_contact()
         return "" if self._connection is None else self._connection.host_key()
 
     def shell(self, script: str) -> Completed:
-        """Run a script. A lost connection is opened again, once, and the script run again: twice must do no harm."""
+        """Run a script. A lost connection is opened again, once, and the script is run again: running it twice must do
+        no harm."""
         for last in (False, True):
             self.ensure_contact()
             try:
@@ -139,9 +141,10 @@ class BoardConnection(RemoteShell):
         raise AssertionError("the last try returns or raises")
 
     def script(self, script: str, words: str, seconds: float) -> Completed:
-        """Run a script over the open connection. `words`, which are plain, name it among the board's processes.
+        """Run a script over the open connection. `words`: plain words that identify the script among the board's
+        processes.
 
-        Raises `LostError` and `DeadlineError`: then it may still run.
+        Raises `LostError` and `DeadlineError`: then the script may still run.
         """
         out, err = Kept(OUTPUT_LIMIT_BYTES + BLOCK_BYTES), Kept(2**21)
         ended = self._run(script, words, out, err, seconds)
@@ -155,23 +158,24 @@ class BoardConnection(RemoteShell):
         return self.shell(f"unset mark; mark={word}\n{_KILL_MARKED}").exit_code == 0
 
     def cmdline_script(self, pid: int) -> str:
-        # Nobody else's process can be killed, nor is it ours.
+        # A process of another user cannot be killed, nor is it ours.
         return f"[ -O /proc/{pid} ] && cat /proc/{pid}/cmdline"
 
     def send(self, command: str, blocks: AsyncIterator[bytes], err: Sink, size: int, name: str) -> int:
-        """Run a command of plain words with `size` bytes as its input; returns its exit code.
+        """Run a command of plain words with `size` bytes as its input. Return its exit code.
 
-        `name`: of the file, for messages. The received bytes have to be checked: they may have been cut off.
+        `name`: the name of the file, for messages. The caller has to check the bytes that arrived: they may have been
+        cut off.
         """
         return self._transferred(command, blocks, nowhere, err, size, name)
 
     def receive(self, script: str, size: int, out: Sink, name: str) -> int:
-        """Give the output of a script, about `size` bytes, to `out`; returns its exit code."""
+        """Pass the output of a script, about `size` bytes, to `out`. Return the exit code of the script."""
         blocks = only(self._wrapped(script, marked := Marked(out)))
         return self._transferred("exec /bin/sh -s edgesweep-file", blocks, marked, nowhere, size, name)
 
     def hold(self, words: str, script: str, ready: str) -> Holder:
-        """Start a program that ends with the connection, once it has printed `ready`."""
+        """Start a program that ends with the connection. Return it once it has printed `ready`."""
         self.ensure_contact()
         assert self._connection is not None
         command = f"exec /bin/sh -s {words}"
@@ -183,7 +187,8 @@ class BoardConnection(RemoteShell):
             raise self.broken_off(error, "it was locked", "unresponsive") from error
 
     def broken_off(self, error: Exception, action: str, kind: str) -> DeviceError:
-        """The error of a lost connection: `kind` if it can be opened again, otherwise the error of opening it."""
+        """Return the error for a lost connection: one of `kind` if the connection can be opened again, otherwise the
+        error of opening it."""
         try:
             self.ensure_contact()
         except DeviceError as refusal:
@@ -191,7 +196,7 @@ class BoardConnection(RemoteShell):
         return DeviceError(kind, f"{self.name}: the connection broke while {action}: {error}", "check its network")
 
     def _greet(self, connection: Connection) -> None:
-        """Make our folder, and learn the folder's path and the board's boot id."""
+        """Create our folder, and read the folder's path and the board's boot id."""
         out = Kept(NOISE_BYTES)
         places = f"{FOLDER}/run {FOLDER}/attempts"
         script = f"umask 77; cd && mkdir -p {places} && cd {FOLDER} && pwd -P || exit; cat {BOOT_ID} 2>/dev/null; :"
@@ -244,7 +249,7 @@ class BoardConnection(RemoteShell):
             return _exit_code(self._executed(command, blocks, out, err, self._answer_s + size / _SLOWEST_BYTES_PER_S))
         except DeadlineError as error:
             self.close()
-            # If the board hangs, this raises another error: then the connection was not just too slow for the file.
+            # If the board hangs, this raises another error. If not, the connection was just too slow for the file.
             self.shell(":")
             raise DeviceError(
                 "timeout",

@@ -1,7 +1,7 @@
-"""A lock on a board, kept on the board: drivers on several computers may reach it.
+"""A lock on a board, held on the board itself: drivers on several computers may use the board.
 
-A shell on the board holds it with `flock`, for as long as the driver feeds it. It ends with its connection, and after
-`SILENT_S` if the driver's computer was cut off.
+A shell on the board holds the lock with `flock`, for as long as the driver sends it lines. The shell ends with its
+connection, and after `SILENT_S` seconds if the driver's computer was cut off.
 """
 
 import getpass
@@ -37,7 +37,7 @@ _HOLDER = re.compile(rf"[^\0\n]*\0-s\0{_WORD}\0([0-9a-f]{{16}})\0([\w.@-]{{1,200
 
 
 class BoardLock:
-    """The lock of one board, from `take()` to `release()`; taken again after its connection was lost."""
+    """The lock of one board, from `take()` to `release()`; it is taken again after its connection was lost."""
 
     def __init__(self, connection: BoardConnection) -> None:
         self._connection = connection
@@ -51,7 +51,8 @@ class BoardLock:
         self.required = True
 
     def ensure(self) -> None:
-        """Take the lock again if it was lost: another driver may have it by now. Raises `DeviceError` as `take`."""
+        """Take the lock again if it was lost: another driver may have it by now. Raises `DeviceError` as `take`
+        does."""
         if self.required:
             self._ensure()
 
@@ -95,14 +96,14 @@ class BoardLock:
                     )
 
     def _holders(self) -> list[tuple[int, str, str]]:
-        """The process, token and computer of each holder."""
+        """Return the process, token and computer of each holder of the lock."""
         (text,) = self._connection.sections(self._connection.processes_script)
         matches = ((pid, _HOLDER.match(cmdline)) for pid, cmdline in parse_processes(text))
         return [(pid, match[1], match[2]) for pid, match in matches if match]
 
     def _end_own(self) -> bool:
-        """End the holder of our lost connection, which the board may not know to be lost; tells whether there was such
-        a holder."""
+        """End the holder whose connection to this driver was lost, which the board may not have noticed. Return whether
+        there was such a holder and it has ended."""
         own = [pid for pid, token, _ in self._holders() if token == self._token]
         return bool(own) and all(self._connection.kill(pid) for pid in own)
 
@@ -118,7 +119,7 @@ class BoardLock:
 
 
 def _who() -> str:
-    """The name of this driver, for people at the board; one plain word."""
+    """Return the name of this driver, for people at the board; one plain word."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""One open ssh connection to a board. All of it runs in the loop's thread."""
+"""One open ssh connection to a board. All its code runs in the thread of the event loop."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,14 +33,14 @@ class Connection:
         return not self._connection.is_closed()
 
     def host_key(self) -> str:
-        """The board's host key, which was checked."""
+        """Return the fingerprint of the board's host key, which was checked."""
         key = self._connection.get_server_host_key()
         return "" if key is None else key.get_fingerprint()
 
     async def execute(self, command: str, blocks: AsyncIterator[bytes], out: Sink, err: Sink, seconds: float) -> Ended:
-        """Run one command with these blocks as its input; its output goes to the sinks as it comes.
+        """Run one command with these blocks as its input; its output goes to the sinks as it arrives.
 
-        Raises `LostError`, `DeadlineError` and what a sink raises. Then the program may still run.
+        Raises `LostError`, `DeadlineError` and any error of a sink. Then the program may still run.
         """
         try:
             async with asyncio.timeout(seconds), self._session(command, out, err) as session:
@@ -51,9 +51,10 @@ class Connection:
         return session.outcome()
 
     async def start(self, command: str, script: bytes, ready_line: bytes, seconds: float) -> "Holder":
-        """Start a program that runs for as long as it is fed, once it has printed the line `ready_line`.
+        """Start a program that runs for as long as it is sent input. Return it once it has printed the line
+        `ready_line`.
 
-        Raises `LostError` and `DeadlineError`; if it ends instead, its exit code is in the holder.
+        Raises `LostError` and `DeadlineError`; if the program ends instead, its exit code is in the holder.
         """
         printed = bytearray()
         ready = asyncio.Event()
@@ -107,20 +108,21 @@ class Connection:
 
 
 class Holder:
-    """A program that ends when it is not fed any more, or when the connection is lost."""
+    """A program that ends when it gets no more input, or when the connection is lost."""
 
     def __init__(self, session: "_Session") -> None:
         self._session = session
         self._feeding: asyncio.Task[None] | None = None
 
     def exit_code(self) -> int | None:
-        """The exit code; `None` while the program runs; `UNKNOWN` if the connection was lost, or a signal ended it."""
+        """Return the exit code; `None` while the program runs; `UNKNOWN` if the connection was lost, or a signal ended
+        the program."""
         if not self._session.ended.done():
             return None
         return self._session.exit_code if self._session.exit_code is not None else UNKNOWN
 
     async def feed_every(self, seconds: float) -> None:
-        """Feeds the program from now on, until it ends."""
+        """Send the program a line at this interval from now on, until it ends."""
 
         async def feed() -> None:
             while not self._session.ended.done():
@@ -160,7 +162,7 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 
     async def feed(self, blocks: AsyncIterator[bytes], *, eof: bool = True) -> None:
         assert self._channel is not None
-        # A program that ended does not read to the end: `ended` has its verdict.
+        # A program that ended does not read its whole input: `ended` and the exit code show its outcome.
         with suppress(OSError):
             async for block in blocks:
                 await self._writable.wait()

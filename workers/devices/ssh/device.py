@@ -1,4 +1,4 @@
-"""A Linux board over ssh. All our files on it are in `.edgesweep/`, in the home of its user."""
+"""A Linux board over ssh. All our files on it are in `.edgesweep/`, in the home folder of its user."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,11 +20,12 @@ from workers.devices.ssh.questions import ask_facts, ask_sensors
 
 
 class SshDevice(RemoteDevice):
-    """One board, by `USER@BOARD:PORT`. A lost connection is opened again; a program on the board goes on meanwhile.
+    """One board, by `USER@BOARD:PORT`. A lost connection is opened again; a program on the board keeps running
+    meanwhile.
 
     All methods raise `DeviceError` with the board's name in its message. The kind is `offline`, `unauthorized`,
     `unknown_host_key`, `changed_host_key`, `unresponsive`, `disconnected` or `rebooted` for a problem of the board,
-    `timeout` if a program or a file takes too long, `no_exit_code` if it is not known how a program ended, or one that
+    `timeout` if a program or a file takes too long, `no_exit_code` if it is unknown how a program ended, or one that
     `Device` documents.
     """
 
@@ -36,9 +37,9 @@ class SshDevice(RemoteDevice):
         answer_s: float = 30.0,
         backoff_s: Sequence[float] = (0.2, 1.0, 3.0, *(5.0,) * 12),
     ) -> None:
-        """`folder` is not used: a board needs no files on this host. `answer_s` is the deadline of everything but
-        programs and files; `backoff_s` are the pauses before each attempt to reach a board again that was lost while a
-        program runs there: a minute in all."""
+        """Prepare access to the board. `folder` is not used: a board needs no files on this host. `answer_s` is the
+        deadline (s) of everything but programs and files; `backoff_s` are the pauses (s) before each attempt to reach a
+        board again that was lost while a program runs on it: a minute in all."""
         self.name = f"ssh:{name}"
         self._connection = BoardConnection(parse(name), answer_s=answer_s, backoff_s=backoff_s)
         super().__init__(self._connection, SshFiles(self._connection))
@@ -48,20 +49,20 @@ class SshDevice(RemoteDevice):
         return False  # Linux has no such mode without root
 
     def boot_id(self) -> str:
-        """The board's boot id, which changes with each boot; empty if the board does not report it."""
+        """Return the board's boot id, which changes with each boot; empty if the board does not report it."""
         self._connection.ensure_contact()
         return self._connection.boot_id
 
     def take_lock(self) -> None:
-        """Lock the board against every other driver that measures on it, on whatever computer and as whatever user. The
-        lock lasts until `release()`, the end of this process, or five minutes without a connection.
+        """Lock the board against every other driver that measures on it, from any computer and as any user. The lock
+        lasts until `release()`, the end of this process, or five minutes without a connection.
 
         Raises `DeviceError("leased", ...)` at once if another driver has the lock.
         """
         self._lock.take()
 
     def release(self) -> None:
-        """Releases the lock, and closes the connection, which the next call opens again."""
+        """Release the lock, and close the connection, which the next call opens again."""
         super().release()
         if self._received:
             with suppress(DeviceError):  # The next driver deletes the folder.
@@ -71,10 +72,11 @@ class SshDevice(RemoteDevice):
         self._connection.close()
 
     def end_orphans(self) -> tuple[str, ...]:
-        """Kill our programs that an earlier driver left running, and delete their reports; returns a line for each.
+        """Kill our programs that an earlier driver left running, and delete their reports. Return a line for each
+        program.
 
-        The board's lock must be held, and no program started yet. Raises `DeviceError("orphan", ...)` if one
-        does not end. Programs of other users of the board are not ended: they are other benchmarks.
+        The board's lock must be held, and no program started yet. Raises `DeviceError("orphan", ...)` if one of the
+        programs does not end. Programs of other users of the board are not ended: they count as other benchmarks.
         """
         folder = str(self._connection.folder())
         return end_orphans(self._connection, leads_attempt, lambda cmdline: is_ours(cmdline, folder))

@@ -1,4 +1,4 @@
-"""The boards that this computer was told of. A network has no list of them, so `EDGESWEEP_BOARDS` has it."""
+"""The boards that this computer knows. A network has no list of boards, so the variable `EDGESWEEP_BOARDS` has one."""
 
 import os
 import re
@@ -13,8 +13,8 @@ NEXT_STEP = f"name them in the environment: export {VARIABLE}='pi@board-1 pi@boa
 
 
 def attached() -> tuple[list[str], list[DeviceError]]:
-    """The boards in `EDGESWEEP_BOARDS`, as `ssh:USER@BOARD`, and an error for each word that names none. No
-    board is asked."""
+    """Return the boards in `EDGESWEEP_BOARDS`, as `ssh:USER@BOARD`, and an error for each word that names none. No
+    board is contacted."""
     names: list[str] = []
     refused: list[DeviceError] = []
     for word in dict.fromkeys(os.environ.get(VARIABLE, "").split()):
@@ -29,12 +29,12 @@ def attached() -> tuple[list[str], list[DeviceError]]:
 
 
 def listed() -> list[str]:
-    """The names that `attached` returns."""
+    """Return the names that `attached` returns."""
     return attached()[0]
 
 
 def are_one(name: str, other: str, folder: Path) -> bool:
-    """Tell whether two names with the same device id mean the same board: then both report the same boot id.
+    """Tell whether two names with the same device id mean the same board: if so, both report the same boot id.
 
     Raises `DeviceError`.
     """

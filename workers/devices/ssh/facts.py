@@ -1,4 +1,5 @@
-"""Parsers of what a board prints about itself. Pure but for a temporary folder; the board's text is never executed.
+"""Parsers of the texts that a board prints about itself. Pure except for a temporary folder; the board's text is never
+executed.
 
 Missing or invalid values become empty or `None`, never an error.
 """
@@ -45,14 +46,15 @@ grep '' /dev/null /sys/class/thermal/thermal_zone*/temp $p/*/type $p/*/scope $p/
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """The answers of a board, by question."""
+    """The outputs of a board's commands and files."""
 
     uname: str
-    """`uname -sr`"""
+    """The output of `uname -sr`."""
     machine: str
-    """`uname -m`"""
+    """The output of `uname -m`."""
     bits: str
-    """The output of `getconf LONG_BIT`, the width of the board's programs, which may be 32 under a kernel of 64."""
+    """The output of `getconf LONG_BIT`, the word size of the board's programs, which may be 32 under a 64-bit
+    kernel."""
     os_release: str
     machine_id: str
     tree_model: str
@@ -61,7 +63,7 @@ class Answers:
     tree_serial: str
     vendor: str
     product: str
-    """The product in the firmware, as is `vendor`, of a board without a device tree."""
+    """The product that the firmware of a board without a device tree reports; `vendor` comes from the firmware too."""
     cpuinfo: str
     meminfo: str
     cpu_files: str
@@ -70,7 +72,8 @@ class Answers:
 
 
 def read_facts(name: str, answers: Answers, host_key: str) -> DeviceFacts:
-    """The facts of a board. `host_key` tells boards apart that have neither a machine id nor a serial number."""
+    """Return the facts of a board. `host_key` distinguishes boards that have neither a machine id nor a serial
+    number."""
     compatible = [text for text in (_line(line) for line in answers.tree_compatible.splitlines()) if text]
     machine = _line(answers.machine) or "unknown"
     cpu_name = re.search(r"^(?:model name|Hardware)[ \t]*:[ \t]*(.+)$", answers.cpuinfo, re.MULTILINE)
@@ -96,8 +99,8 @@ def read_facts(name: str, answers: Answers, host_key: str) -> DeviceFacts:
 
 
 def read_sensors(*, files: str, stat_before: str, stat_after: str, processes: str) -> Sensors:
-    """The sensors of a board. `files` is the output of `SENSOR_FILES`; `stat_after` is empty if the load was not
-    requested."""
+    """Return the sensor values of a board. `files` is the output of `SENSOR_FILES`; `stat_after` is empty if the load
+    was not requested."""
     with temporary_folder() as folder:
         sensors = sensors_in(copied(files, folder))
     steal_seconds, load = parse_use(stat_before, stat_after)
@@ -110,7 +113,8 @@ def read_sensors(*, files: str, stat_before: str, stat_after: str, processes: st
 
 
 def copied(files: str, folder: Path) -> Path:
-    """Write lines of `/sys/FILE:CONTENT` to files again, for functions that read the files of this host."""
+    """Write lines of `/sys/FILE:CONTENT` to files again, for functions that read the files of this host. Return their
+    folder."""
     for match in filter(None, map(_SYS.fullmatch, files.splitlines())):
         target = folder / match[1]
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +125,7 @@ def copied(files: str, folder: Path) -> Path:
 def is_ours(cmdline: str, folder: str) -> bool:
     """Tell whether a command line, with a NUL after each word, runs a program that we pushed to this `folder`.
 
-    Other runners of EdgeSweep are not ours: another user of the board may have one.
+    Other runners of EdgeSweep do not count as ours: another user of the board may have started one.
     """
     return any(word.startswith(f"{folder}/run/") for word in cmdline.split("\0")[:2])
 
@@ -142,14 +146,14 @@ def _abi(machine: str, bits: str) -> str:
 
 
 def _unit(answers: Answers, host_key: str) -> str:
-    """The device id, a short word, whatever the board reports. Copied cards have one machine id, and different serial
-    numbers."""
+    """Return the device id, a short word, whatever the board reports. Boards with copied cards have the same machine
+    id, but different serial numbers."""
     serial = re.search(r"^Serial[ \t]*:[ \t]*(\S+)$", answers.cpuinfo, re.MULTILINE)
     ids = [answers.machine_id.strip(), answers.tree_serial.strip(), serial[1] if serial else ""]
     return f"board-{canonical_key({'board': ids if any(ids) else host_key})[:12]}"
 
 
 def _line(text: str) -> str:
-    """The first line with something in it, as text for people."""
+    """Return the first line that is not blank, as text for people."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     return "".join(character if character.isprintable() else "?" for character in first.strip())[:_LONGEST]

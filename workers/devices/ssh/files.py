@@ -28,7 +28,7 @@ class SshFiles(RemoteFiles):
     def _send(self, source: BinaryIO, size: int, name: str) -> PurePosixPath:
         part = f"part-{secrets.token_hex(8)}"
         output = Kept(TAIL_BYTES)
-        # The command has no redirection: its words would be those of the user's own shell, whatever that is.
+        # The command has no redirection: the user's own shell, whatever it is, would interpret that.
         command = f"exec dd of={FOLDER}/{part} bs={BLOCK_BYTES}"
         if self._connection.send(command, blocks_of(source), output, size, name) != 0:
             words = output.content.decode("utf-8", "replace").strip()
@@ -38,7 +38,7 @@ class SshFiles(RemoteFiles):
         return self._connection.folder() / part
 
     def _receive(self, path: str, size: int, target: BinaryIO, most_bytes: int) -> None:
-        # No more is received than the board said, whatever the file has become.
+        # No more is received than the size that the board reported, even if the file has grown since.
         write = bounded(target.write, self._connection.name, path, size)
         code = self._connection.receive(f"head -c {size} <{quoted([path])}", size, write, path)
         if code != 0 or target.tell() != size:

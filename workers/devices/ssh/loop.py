@@ -1,4 +1,5 @@
-"""The thread of this process in which all connections live: asyncio behind calls that return when they are done."""
+"""The thread of this process that runs all ssh connections: an asyncio event loop behind functions that block until the
+work is done."""
 
 import asyncio
 import os
@@ -10,11 +11,12 @@ ResultT = TypeVar("ResultT")
 
 _lock = threading.Lock()
 _running: tuple[int, asyncio.AbstractEventLoop] | None = None
-"""The loop with the id of its process: a forked one has no thread for the loop of its parent."""
+"""The loop, and the id of the process that started it: a forked process has no thread for the loop of its parent."""
 
 
 def call(work: Coroutine[Any, Any, ResultT], seconds: float) -> ResultT:
-    """The result of `work`, which must keep `seconds` itself; beyond them and a little more it is given up.
+    """Run `work` in the loop, and return its result. `work` itself must end within `seconds`; if it takes more than a
+    little longer, it is cancelled.
 
     Raises what `work` raises, and `TimeoutError`.
     """
@@ -27,11 +29,11 @@ def call(work: Coroutine[Any, Any, ResultT], seconds: float) -> ResultT:
 
 
 _SLACK_S = 10.0
-"""The slack for a busy machine, and for closing what the work had opened."""
+"""The extra time for a busy machine, and for closing connections that the work opened."""
 
 
 def later(work: Coroutine[Any, Any, object]) -> None:
-    """Start `work`, and do not wait."""
+    """Start `work` in the loop, and do not wait for it."""
     asyncio.run_coroutine_threadsafe(work, _loop())
 
 

@@ -1,6 +1,6 @@
-"""Opens ssh connections. Host keys are checked against the `known_hosts` of this computer, and none is accepted here.
+"""Opens ssh connections. Host keys are checked against the `known_hosts` of this computer, and no new one is accepted.
 
-Only keys and the agent authenticate: no password is asked for, read or sent.
+Only keys and the agent authenticate: no password is requested, read or sent.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from workers.devices.ssh.connection import Connection
 
 _GLOBAL_KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 _KEEPALIVE_S, _KEEPALIVES = 5.0, 2
-"""A board that answers nothing for 10 to 15 s is gone."""
+"""A board that answers nothing for 10 to 15 s counts as gone."""
 
 
 async def connect(address: Address, seconds: float) -> Connection:
@@ -49,7 +49,7 @@ async def connect(address: Address, seconds: float) -> Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
-    """The settings of ssh on this computer for the board."""
+    """The ssh settings of this computer for the board."""
 
     name: str
     """The board's name in `known_hosts`."""
@@ -90,7 +90,7 @@ async def _connected(address: Address, known: asyncssh.SSHKnownHosts) -> asyncss
 
 
 def _who(address: Address) -> dict[str, Any]:
-    """The port and user that the board's name has; all else is as in `~/.ssh/config`."""
+    """Return the port and user in the board's name; all other settings are as in `~/.ssh/config`."""
     parts = {"port": address.port, "username": address.user}
     return {name: value for name, value in parts.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""Asks a board for its facts and sensors, each in one exchange."""
+"""Reads the facts and the sensors of a board, each in one exchange."""
 
 import os
 
@@ -11,9 +11,9 @@ from workers.devices.ssh.facts import SENSOR_FILES, Answers, read_facts, read_se
 
 PYTHON_VARIABLE = "EDGESWEEP_BOARD_PYTHON"
 PYTHON_FOLDER = "edgesweep-venv"
-"""The folder of a virtual environment in the home of the user on the board: Python is looked for there, and then on its
-PATH."""
-# The runner needs torch, which is not imported for this question: that takes seconds.
+"""The folder of a virtual environment in the home folder of the user on the board: Python is searched in it first, then
+on the PATH."""
+# The runner needs torch. torch is not imported for this check, because that takes seconds.
 _PROBE = """
 import sys, importlib.util as found
 if sys.version_info >= (3, 10) and found.find_spec("torch"): print(sys.executable)
@@ -21,7 +21,7 @@ if sys.version_info >= (3, 10) and found.find_spec("torch"): print(sys.executabl
 
 
 def ask_facts(connection: BoardConnection) -> DeviceFacts:
-    """The facts of a board. Raises `DeviceError`."""
+    """Return the facts of a board. Raises `DeviceError`."""
     tree, firmware = "/proc/device-tree", "/sys/class/dmi/id"
     answers = connection.sections(
         "uname -sr",
@@ -42,8 +42,8 @@ def ask_facts(connection: BoardConnection) -> DeviceFacts:
 
 
 def ask_sensors(connection: BoardConnection, *, load: bool) -> Sensors:
-    """The sensors of a board. Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises
-    `DeviceError`."""
+    """Return the sensor values of a board. Measuring the load of other programs takes 0.2 s; without `load` it is not
+    measured. Raises `DeviceError`."""
     files, before, after, processes = connection.sections(
         SENSOR_FILES, CPU_TIMES, cpu_times_later(load=load), connection.processes_script
     )
@@ -51,7 +51,7 @@ def ask_sensors(connection: BoardConnection, *, load: bool) -> Sensors:
 
 
 def _python_script(named: str) -> str:
-    """A script that prints the path of the first of some Pythons that has torch."""
+    """Return a script that prints the path of the first Python that has torch."""
     several = ["~/" + PYTHON_FOLDER + "/bin/python3", "python3"]
     if named:
         several = [quoted([named])]

@@ -1,4 +1,4 @@
-"""The sinks for bytes of the board, and the sources of bytes for it."""
+"""The sinks for bytes that a board sends, and the sources of bytes that are sent to it."""
 
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 BLOCK_BYTES = 1 << 16
 NOISE_BYTES = 1 << 16
-"""The limit of what the user's own start files on the board may print before a script of ours."""
+"""The greatest number of bytes that the user's own start files on the board may print before a script of ours."""
 
 Sink = Callable[[bytes], object]
 
@@ -16,7 +16,7 @@ class LostError(Exception):
 
 
 class Kept:
-    """A sink that keeps the beginning."""
+    """A sink that keeps the first bytes, up to a limit."""
 
     def __init__(self, limit: int) -> None:
         self.content = bytearray()
@@ -27,7 +27,8 @@ class Kept:
 
 
 class Marked:
-    """A sink that passes on what follows a line with `mark`: no script of ours has printed what stands before it."""
+    """A sink that passes on only what follows a line with `mark`: text before that line was not printed by a script of
+    ours."""
 
     def __init__(self, sink: Sink) -> None:
         self.mark = secrets.token_hex(16)

@@ -15,7 +15,7 @@ _INSTALL_DEADLINE_S = 300.0
 
 
 def missing() -> DeviceError | None:
-    """The reason why no virtual phone can run on this machine, with the next step; `None` if they can."""
+    """Return why no virtual phone can run on this machine, with the next step; `None` if they can."""
     if platform.system() != "Linux":
         return DeviceError("not_linux", "virtual phones run on Linux only")
     if os.geteuid() != 0:
@@ -37,10 +37,10 @@ def missing() -> DeviceError | None:
 
 
 def adbd() -> Path:
-    """The folder with Debian's unpacked adbd, fetched on first use (8 s, 7 MB; 26 MB unpacked).
+    """Return the folder with Debian's unpacked adbd, fetched on first use (8 s, 7 MB; 26 MB unpacked).
 
-    Kept in `EDGESWEEP_CACHE`, else `XDG_CACHE_HOME/edgesweep`, else `~/.cache/edgesweep`; installs nothing in the
-    system. Raises `DeviceError`: the result of `missing()`, or `no_adbd` with the end of apt's output.
+    The folder is in `EDGESWEEP_CACHE`, else `XDG_CACHE_HOME/edgesweep`, else `~/.cache/edgesweep`; nothing is installed
+    in the system. Raises `DeviceError`: the result of `missing()`, or `no_adbd` with the end of apt's output.
     """
     if (error := missing()) is not None:
         raise error
@@ -67,7 +67,8 @@ def adbd() -> Path:
 
 
 def _whole() -> Path:
-    """The marker of a complete fetch, written last: an interrupted fetch is repeated."""
+    """Return the path of the marker of a complete fetch. The marker is written last: an interrupted fetch is
+    repeated."""
     named = os.environ.get("EDGESWEEP_CACHE")
     cache = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgesweep"
     return cache / f"adbd-trixie-{platform.machine()}" / "whole"

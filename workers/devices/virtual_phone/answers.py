@@ -1,4 +1,5 @@
-"""The answers of a virtual phone about its properties, battery and heat: files that the programs in `bin/` print."""
+"""The answers of a virtual phone about its properties, battery and heat: the contents of files that the programs in
+`bin/` print."""
 
 import platform
 import uuid
@@ -7,7 +8,7 @@ from pathlib import Path
 
 
 class Answers:
-    """The files in a phone's folder. Each method changes the phone's answers from now on."""
+    """The files in a phone's folder that hold its answers. Each method changes the phone's answers from now on."""
 
     def __init__(self, folder: Path, serialno: str, *, has_fixed_performance: bool) -> None:
         self.serialno = serialno
@@ -39,7 +40,7 @@ class Answers:
         _put(self._folder / "dumpsys" / service, text)
 
     def end_fixed_performance(self) -> None:
-        """Switch the mode off, as a restart does. A phone without the mode stays without it."""
+        """Switch the fixed-performance mode off, as a restart does. A phone without the mode stays without it."""
         if self._has_fixed_performance:
             (self._folder / "fixed_performance").write_text("false\n")
 
@@ -57,7 +58,7 @@ class Answers:
 
 
 def _put(path: Path, text: str | None) -> None:
-    """Write the file, or delete it where there is no text."""
+    """Write the file, or delete it if `text` is `None`."""
     if text is None:
         path.unlink(missing_ok=True)
     else:
@@ -65,7 +66,8 @@ def _put(path: Path, text: str | None) -> None:
 
 
 def _properties(serialno: str) -> Mapping[str, str]:
-    """Properties that say openly that the phone is virtual. The ABI is the host's, whose programs it runs."""
+    """Return properties that say openly that the phone is virtual. The ABI is that of the host, whose programs it
+    runs."""
     abi = {"x86_64": "x86_64", "aarch64": "arm64-v8a"}.get(platform.machine(), platform.machine())
     return {
         "ro.serialno": serialno,

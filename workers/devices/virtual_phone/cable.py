@@ -15,15 +15,16 @@ _BLOCK_BYTES = 65536
 
 
 class Cable:
-    """Forwards a port of this host's loopback into a phone's network namespace, which has no other connection."""
+    """The forwarding of a port of this host's loopback into a phone's network namespace, which has no other
+    connection."""
 
     def __init__(self) -> None:
         self.port = 0
-        """The port, which stays the same when the cable is plugged in again; 0 before the first time."""
+        """The port on this host, which stays the same when the cable is plugged in again; 0 before the first time."""
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._port_kept: socket.socket | None = None
-        """A socket that is bound but never listens: it reserves the port, and connections to an unplugged phone are
+        """A socket that is bound but never listens: it reserves the port, so that connections to an unplugged phone are
         refused."""
         self._ends: set[socket.socket] = set()
         self._network = -1
@@ -61,8 +62,8 @@ class Cable:
             self._network = -1
 
     def reaches(self, pid: int) -> bool:
-        """Tell whether the daemon listens in the network namespace of this process. The first call makes it the
-        phone's."""
+        """Tell whether the daemon listens in the network namespace of this process. The first call makes that namespace
+        the phone's."""
         if self._network < 0:
             self._network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
         reached: list[bool] = []
@@ -74,14 +75,14 @@ class Cable:
             except OSError:
                 reached.append(False)
 
-        # `setns` changes the thread for good, so a new one is used.
+        # `setns` changes the thread permanently, so a new thread is used.
         thread = threading.Thread(target=try_connect)
         thread.start()
         thread.join()
         return reached[0]
 
     def _to_phone(self) -> socket.socket:
-        """Connect to the daemon. Moves the calling thread into the phone's network namespace, for good."""
+        """Connect to the daemon. This moves the calling thread permanently into the phone's network namespace."""
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.setns(self._network, _CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "setns")
@@ -120,7 +121,7 @@ class Cable:
                 threading.Thread(target=self._carry, args=ends, daemon=True).start()
 
     def forward(self, block: bytes, source: socket.socket, sink: socket.socket) -> None:
-        """Pass on what came from one end of a connection to its other end."""
+        """Pass on a block that arrived at one end of a connection to the other end."""
         sink.sendall(block)
 
     def _carry(self, source: socket.socket, sink: socket.socket) -> None:
@@ -134,7 +135,7 @@ class Cable:
 
 
 def _bound(port: int) -> socket.socket:
-    """A socket bound to a port of loopback, not yet listening; 0: any free port."""
+    """Return a socket that is bound to a port of loopback and does not listen yet; port 0: any free port."""
     bound = socket.socket()
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

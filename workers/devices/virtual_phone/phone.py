@@ -1,8 +1,10 @@
-"""Virtual phones: the real adb daemon on this host, behind the real adb server. Only the hardware is not a phone's.
+"""Virtual phones: the real adb daemon on this host, behind the real adb server. Only the hardware is not that of a
+phone.
 
-Each phone has its own namespaces for mounts, processes and network. So it has its own `/data`, boot id and programs,
-which end with it. CPU facts and other files are the host's. The programs in `bin/` give its answers. It is reached
-through a `Cable` that listens on loopback only: adbd itself would open a root shell to the whole network.
+Each phone has separate namespaces for mounts, processes and network. So it has its own `/data`, boot id and programs,
+which end with it. CPU facts and other files are those of the host. The programs in `bin/` print the phone's answers.
+The phone is reached through a `Cable` that listens on loopback only: adbd itself would open a root shell to the whole
+network.
 """
 
 import contextlib
@@ -28,9 +30,9 @@ START_DEADLINE_S = 20.0
 
 
 class VirtualPhone(Answers):
-    """One phone: a context manager, or `start()` and `stop()`.
+    """One virtual phone: a context manager, or used by `start()` and `stop()`.
 
-    `folder` is for its state and must not exist. The phone ends with the thread that started it.
+    `folder` is for the phone's state and must not exist. The phone ends with the thread that started it.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class VirtualPhone(Answers):
 
     @property
     def serial(self) -> str:
-        """The phone's name in the adb server, after `adb connect`."""
+        """Return the phone's name in the adb server, after `adb connect`."""
         return f"127.0.0.1:{self._cable.port}"
 
     def start(self) -> None:
@@ -124,13 +126,13 @@ class VirtualPhone(Answers):
 
 @contextlib.contextmanager
 def up(count: int, folder: Path) -> Iterator[list[VirtualPhone]]:
-    """`count` phones until the end of the `with` block, with serial numbers that are unique on this host."""
+    """Run `count` phones until the end of the `with` block, with serial numbers that are unique on this host."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(VirtualPhone(folder / f"phone-{place}")) for place in range(1, count + 1)]
 
 
 def _free_number() -> tuple[int, HostLock]:
-    """The lowest free number, so that the same phones reappear in later runs."""
+    """Return the lowest free number and its lock, so that later runs get the same phones again."""
     for number in itertools.count(1):
         with contextlib.suppress(LockedError):
             return number, HostLock(f"virtual phone {number}", wait_s=0.0)

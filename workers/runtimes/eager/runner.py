@@ -2,7 +2,7 @@
 
     python -m workers.runtimes.eager.runner --model model.zip --input-dims 1,3,224,224 --iter 200
 
-Arguments, report and measuring code are those of that runner; only loading differs.
+Arguments, report and measuring code are those of PyTorch Mobile's runner; only loading differs.
 """
 
 import argparse

@@ -28,7 +28,8 @@ class Eager(KeepsContract):
     module = "workers.runtimes.eager.runner"
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        """See `Runtime.command`. The runner runs a model's own code, and all that this starts ends with it."""
+        """See `Runtime.command`. The runner runs the model's own code, so all processes that it starts end with the
+        runner."""
         return contained(super().command(request, program))
 
     def supports(self, variant: Variant, facts: DeviceFacts) -> Skip | None:

@@ -23,7 +23,7 @@ from workers.runtimes.interface import Runtime
 from workers.runtimes.stages import ByteStages
 
 EXPORTED_GRAPH = "the exported graph"
-"""`Verification.executor` of artifacts for a backend that only devices have: what was lowered was run in PyTorch."""
+"""`Verification.executor` of artifacts for a backend that only devices have: their lowered graph was run in PyTorch."""
 
 
 def build(
@@ -52,13 +52,13 @@ def build(
 
 
 class _Stages:
-    """The stages of one variant. Each is made once for all that share it, of this machine if `shared` is given.
+    """The stages of one variant. Each runs once for all variants that share it; if `shared` is given, once per machine.
 
     export in the layout ──────────────────────────────> fp32
     export in NCHW ─┬─> calibrate ─> quantize ─┬─> export in the layout: int8
                     └──────────────> quantize ─┘
 
-    A model is observed and quantized in NCHW for all layouts, as PyTorch Mobile's are.
+    A model is observed and quantized in NCHW for all layouts, as models for PyTorch Mobile are.
     """
 
     def __init__(self, variant: Variant, inputs: BuildInputs, shared: Path | None) -> None:
@@ -68,7 +68,7 @@ class _Stages:
         self._stages = ByteStages(Path(__file__).parent, inputs, shared)
 
     def program(self) -> ExportedProgram:
-        """The exported program of the variant. Raises `BuildError`."""
+        """Return the exported program of the variant. Raises `BuildError`."""
         layout = self._variant.layout
         if self._variant.precision != "int8":
             return self._exported(layout)
@@ -77,18 +77,18 @@ class _Stages:
         except BuildError as error:
             if layout == "nchw" or error.kind != "not_exportable":
                 raise
-        # In NCHW a graph lacks what only another layout needs, such as a `contiguous` before a `view`.
+        # In NCHW a graph lacks operators that only another layout needs, such as a `contiguous` before a `view`.
         return exported_int8(self._quantized(layout), self._shape, layout)
 
     def _exported(self, layout: str) -> ExportedProgram:
-        """The exported program, loaded anew each time: lowering takes constants out of it."""
+        """Return the exported program, loaded anew in each call: lowering takes constants out of it."""
         package = self._inputs.package
         return export.loaded(
             self._stages.once("executorch export", lambda: export.export(package, layout), layout=layout)
         )
 
     def _quantized(self, layout: str) -> torch.fx.GraphModule:
-        """The quantized graph of a model that was observed in this layout."""
+        """Return the quantized graph of the model, with ranges observed in this layout."""
         images = None
         of_images: dict[str, object] = {}
         if self._variant.quantization != "dynamic":
@@ -126,7 +126,7 @@ def _of_graph(lowered: Lowered, variant: Variant, inputs: BuildInputs) -> Verifi
 
 
 def _check_kernels(head: pte.Head, graph: torch.fx.Graph) -> None:
-    """Raises `BuildError` for an operator without a kernel, which would be found on the device only."""
+    """Raises `BuildError` for an operator without a kernel, which otherwise would fail only on the device."""
     known = {*library()._get_operator_names()}
     if missing := [name for name in head.operators if name not in known]:
         raise unsupported(missing, graph)

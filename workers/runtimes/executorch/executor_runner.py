@@ -1,8 +1,8 @@
 """ExecuTorch's own `executor_runner`: its arguments, its limits, its output.
 
 It runs a method a number of times on one input (ones, or the bytes of a file), and logs the time of all executions, and
-in newer versions of each. It takes no warm-up apart, and tells neither memory, the runtime's version nor which backends
-it has. It logs to stderr, on phones to Android's log. Source: executorch's
+in newer versions the time of each. It times no separate warm-up, and reports neither memory, nor the runtime's version,
+nor its backends. It logs to stderr, on phones to Android's log. Source: executorch's
 examples/portable/executor_runner/executor_runner.cpp.
 """
 
@@ -54,14 +54,14 @@ class ExecutorRunner(CountingTool):
         return None
 
     def timing(self, request: RunRequest, program: str) -> ToolRun:
-        """The run of a timing: with the warm-ups, as the tool has none of its own, and with one more, for the first
-        inference."""
+        """Return the process that times the model: its executions are the first inference, the warm-up, which the tool
+        does not have itself, and the iterations."""
         executions = 1 + request.warmup_iterations + request.iterations
         return self._run(request, program, [f"--num_executions={executions}"])
 
     def parse(self, output: ToolOutput, request: RunRequest) -> RunReport:
-        """The report of a timing: backend and threads are those of the request; the first executions are its warm-up
-        where each is told.
+        """Return the report of a timing: backend and threads are those of the request; the first executions are its
+        warm-up if the tool reports the time of each.
 
         Raises `RunnerError`: `no_report`, `truncated` or `garbled`.
         """
@@ -69,7 +69,7 @@ class ExecutorRunner(CountingTool):
         executions = 1 + request.warmup_iterations + request.iterations
         if logged.log.iterations != executions:
             raise RunnerError("garbled", f"{NAME} reports {logged.log.iterations} executions of {executions}")
-        # The tool was given a number of threads, and says to which one it set its pool.
+        # The tool got a number of threads, and reports the number that its pool has.
         report = replace(self.report(request, (), threads=logged.threads), load_ns=logged.load_ns)
         if not logged.log.samples_ns:
             return replace(report, samples_ns=(round(1e6 * logged.log.mean_ms),), mean_only=True)
@@ -82,12 +82,13 @@ class ExecutorRunner(CountingTool):
         )
 
     def inputs(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> Sequence[Path]:
-        """A file for each full batch of the first 100 images: float32, in the layout that the artifact takes."""
+        """Write a file for each full batch of the first 100 images: float32, in the artifact's layout. Returns the
+        files."""
         batch = manifest.input.shape[0]
         files = []
         for number in range(min(len(images), MAX_IMAGES) // batch):
             some = images[number * batch : (number + 1) * batch]
-            # The tool copies the bytes as they are: in another layout, the answers would be others without an error.
+            # The tool copies the bytes as they are: in another layout, the answers would be wrong without an error.
             laid = some.transpose(0, 2, 3, 1) if manifest.memory_format == "channels_last" else some
             file = folder / f"input-{number}.bin"
             np.ascontiguousarray(laid, dtype="<f4").tofile(file)
@@ -99,13 +100,14 @@ class ExecutorRunner(CountingTool):
         return replace(self._run(request, program, argv), output=f"{file}-0.bin")
 
     def parse_answer(self, data: ToolOutput) -> list[float]:
-        """Raises `RunnerError("bad_output")` if the file is no list of float32."""
+        """Return the logits of a batch. Raises `RunnerError("bad_output")` if the file is no list of float32."""
         if not data.output or len(data.output) % 4:
             raise RunnerError("bad_output", f"the answer of {NAME} has {len(data.output)} bytes, which are no float32")
         return [float(value) for value in np.frombuffer(data.output, dtype="<f4")]
 
     def refusal(self, output: ToolOutput) -> RunnerError | None:
-        """The tool's error: `bad_arguments`, `load_failed`, `runtime_skew`, `backend_missing` or `run_failed`."""
+        """Return the tool's error: `bad_arguments`, `load_failed`, `runtime_skew`, `backend_missing` or `run_failed`;
+        `None` if its output names none."""
         text = said(output.stderr)
         if unknown := re.search(r"unknown command line flag '(.{1,60}?)'", text):
             return RunnerError("bad_arguments", f"{NAME} has no flag {shown(unknown[1])}: it is another version")

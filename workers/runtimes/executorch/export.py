@@ -23,15 +23,15 @@ _MAX_POOLS = frozenset(
 
 
 def export(package: ModelPackage, layout: str) -> bytes:
-    """The model for inputs of the package's shape and this layout; its weights stay contiguous, as XNNPACK's passes
-    ask for. Raises `BuildError`: `not_exportable` or `bad_output`."""
+    """Export the model for inputs of the package's shape and this layout; its weights stay contiguous, as XNNPACK's
+    passes require. Raises `BuildError`: `not_exportable` or `bad_output`."""
     with quiet(), one_thread():
         program = exported(load_normal(package), package.input_shape, layout)
         return saved(program)
 
 
 def exported(model: torch.nn.Module, shape: tuple[int, ...], layout: str) -> ExportedProgram:
-    """The exported program. Raises `BuildError`."""
+    """Export the model for inputs of this shape and layout. Raises `BuildError`."""
     try:
         program = torch.export.export(model, (example(shape, layout),))
     except Exception as error:  # torch raises any exception if it cannot export
@@ -50,18 +50,18 @@ def exported(model: torch.nn.Module, shape: tuple[int, ...], layout: str) -> Exp
 
 
 def _spell_out_strides(graph: torch.fx.Graph) -> None:
-    """Give each max pooling its stride, by default its window: XNNPACK's passes read it unasked, and fail with `tuple
-    index out of range` (executorch 1.3.1)."""
+    """Give each max pooling its stride, by default its window: XNNPACK's passes read it without a check, and fail with
+    `tuple index out of range` (executorch 1.3.1)."""
     for node in graph.nodes:
         if node.target in _MAX_POOLS and (len(node.args) < 3 or not node.args[2]):
             node.args = (*node.args[:2], node.args[1], *node.args[3:])
 
 
 def _name_weights(program: ExportedProgram) -> None:
-    """Rename its weights, if ExecuTorch 1.3.1 would not find them again.
+    """Rename the program's weights, if ExecuTorch 1.3.1 would not find them again.
 
-    To fuse a convolution with its batch norm, it adds a node that is named after the weight, and then looks for that
-    name. Where fx has changed it (`0.weight` of a bare `Sequential`, `block1-0.weight` of a RegNet), it fails:
+    To fuse a convolution with its batch norm, ExecuTorch adds a node that is named after the weight, and then looks for
+    that name. If fx has changed the name (`0.weight` of a bare `Sequential`, `block1-0.weight` of a RegNet), it fails:
     `'0_weight_fused_bn' is not in list`.
     """
     weights = dict(program.state_dict)
@@ -85,7 +85,7 @@ def _name_weights(program: ExportedProgram) -> None:
 
 
 def example(shape: tuple[int, ...], layout: str) -> torch.Tensor:
-    """An example in this layout, which becomes that of the file's input."""
+    """Return an example input in this layout, which becomes the layout of the file's input."""
     return in_layout(example_of(shape), layout)
 
 
@@ -105,5 +105,5 @@ def loaded(content: bytes) -> ExportedProgram:
 
 
 def version() -> str:
-    """The version, for messages: what can be built depends on it."""
+    """Return ExecuTorch's version, for messages: it decides what can be built."""
     return f"executorch {metadata.version('executorch')}"

@@ -1,4 +1,5 @@
-"""Compiles the runner of ExecuTorch for phones: against what `cmake --install` made of its sources."""
+"""Compiles the runner of ExecuTorch for phones, against the files that `cmake --install` installed of ExecuTorch's
+sources."""
 
 import re
 from pathlib import Path
@@ -21,14 +22,15 @@ _PARTS = {
     "quantized_ops_lib": "EXECUTORCH_BUILD_KERNELS_QUANTIZED",
     "xnnpack_backend": "EXECUTORCH_BUILD_XNNPACK",
 }
-"""Static libraries, and the options that make them."""
+"""Static libraries, and the CMake options that build them."""
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}[A-Za-z0-9.+-]{0,40}")
-# ExecuTorch's own script for Android does the same.
+# The API level that ExecuTorch's own script for Android uses.
 _LEVEL = 26
 
 
 def recipe(library: Path, abi: str, choice: Choice, folder: Path) -> Recipe:
-    """`library`: the folder with include/ and lib/ where it was installed. Raises `BuildError`."""
+    """Return how the runner is compiled. `library`: the folder of the installed ExecuTorch, with include/ and lib/.
+    Raises `BuildError`."""
     if library.suffix == ".aar":
         raise BuildError(
             "no_library",
@@ -69,7 +71,8 @@ def recipe(library: Path, abi: str, choice: Choice, folder: Path) -> Recipe:
 
 
 def _version(library: Path) -> str | None:
-    """The version in the header, else that of the sources that it was installed into."""
+    """Return ExecuTorch's version from the header, else from the source folder in which it was installed; `None`
+    without either."""
     try:
         header = library / "include/executorch/runtime/core/version.h"
         if header.is_file():

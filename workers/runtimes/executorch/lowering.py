@@ -1,4 +1,4 @@
-"""Lowers an exported program to a backend, and counts what the backend takes of it."""
+"""Lowers an exported program to a backend, and counts the operators that the backend takes."""
 
 import functools
 import os
@@ -39,10 +39,10 @@ class Lowered:
         self.coverage = coverage
 
     def runs(self) -> torch.nn.Module:
-        """The lowered graph in PyTorch: what a delegate would compute is computed by the operators that it took."""
+        """Return the lowered graph as a PyTorch module: the operators that a delegate took compute its results."""
         module: torch.nn.Module = self._edge.exported_program().module()
         for part in module.modules():
-            # Otherwise ExecuTorch makes the delegate's graph a module again in each call.
+            # Otherwise ExecuTorch makes a module of the delegate's graph again in each call.
             if (taken := getattr(part, "original_module", None)) is not None:
                 taken.module = functools.partial(_itself, taken.module())
         return module
@@ -53,13 +53,13 @@ def _itself(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def lower(program: ExportedProgram, variant: Variant) -> Lowered:
-    """`program` loses the constants that a delegate takes. Raises `BuildError`: `unsupported_operator` with its name,
-    or `not_exportable`."""
+    """Lower `program`, which loses the constants that a delegate takes. Raises `BuildError`: `unsupported_operator`
+    with the operator's name, or `not_exportable`."""
     with quiet(), quick(), one_thread():
         from executorch.exir import to_edge_transform_and_lower
 
         _find_flatc()
-        # Before: quantized operators have no forms that write into memory without it.
+        # The library is loaded first: without it, quantized operators have no variants that write into given memory.
         library()
         try:
             edge = to_edge_transform_and_lower(program, partitioner=_partitioners(variant))
@@ -86,7 +86,7 @@ def _partitioners(variant: Variant) -> list[Any]:
 
 
 def _find_flatc() -> None:
-    """ExecuTorch starts `flatc` by its name, which need not be on PATH: its wheel has one."""
+    """Set the path of `flatc`, which ExecuTorch starts by its name: its wheel has one, but not on PATH."""
     import executorch.data.bin as programs
 
     flatc = Path(next(iter(programs.__path__))) / "flatc"
@@ -104,7 +104,7 @@ def _failure(error: Exception, graph: torch.fx.Graph) -> BuildError:
 
 
 def unsupported(operators: list[str], graph: torch.fx.Graph) -> BuildError:
-    """`graph`: the model's, before it was lowered."""
+    """Return the error for operators without a kernel. `graph`: the model's graph before it was lowered."""
     return BuildError(
         "unsupported_operator",
         f"{version()} has no kernel for {with_shares(operators, graph)}",
@@ -114,12 +114,12 @@ def unsupported(operators: list[str], graph: torch.fx.Graph) -> BuildError:
 
 
 def coverage_of(graph: torch.fx.GraphModule) -> Coverage:
-    """How many operators and multiply-adds of the lowered graph are in delegates."""
+    """Count the operators and multiply-adds of the lowered graph, and how many of them are in delegates."""
     taken, left, left_work = Counter[str](), Counter[str](), Counter[str]()
     covered = whole = 0
     for node, delegated in _nodes(graph):
         name = operator_of(node)
-        # Pairs of quantize and dequantize are how a delegate is told of int8: it runs no operator for them.
+        # Pairs of quantize and dequantize only tell a delegate that data is int8: it runs no operator for them.
         if not (delegated and name.startswith("quantized_decomposed::")):
             (taken if delegated else left)[name] += 1
         work = multiply_adds(node)
@@ -139,7 +139,7 @@ def coverage_of(graph: torch.fx.GraphModule) -> Coverage:
 
 
 def _nodes(graph: torch.fx.GraphModule) -> Iterator[tuple[torch.fx.Node, bool]]:
-    """Every operator, and whether a delegate has it."""
+    """Yield every operator that counts, and whether it is in a delegate."""
     for node in graph.graph.nodes:
         if (inner := _lowered(graph, node)) is not None:
             yield from ((one, True) for one in inner.graph.nodes if _counts(one))
@@ -148,7 +148,7 @@ def _nodes(graph: torch.fx.GraphModule) -> Iterator[tuple[torch.fx.Node, bool]]:
 
 
 def _lowered(graph: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
-    """The graph that a delegate was made of, if `node` stands for a delegate."""
+    """Return the graph that became a delegate, if `node` stands for one; else `None`."""
     if node.op != "get_attr":
         return None
     original = getattr(getattr(graph, str(node.target), None), "original_module", None)

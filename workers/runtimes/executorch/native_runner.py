@@ -1,8 +1,9 @@
-"""The C++ runner of ExecuTorch (`workers/native/executorch_runner.cpp`): its version, and its program. Torch-free.
+"""The C++ runner of ExecuTorch (`workers/native/executorch_runner.cpp`): its version, and how its program is compiled.
+Torch-free.
 
 It takes the arguments of the Python runner and prints the same events. It is compiled against the headers and shared
-libraries of a wheel that is unpacked into the cache and not installed: the release that exports has none. Files of the
-one run in the other.
+libraries of a wheel that is unpacked into the cache and not installed: the wheel of the release that exports has none.
+Each of the two releases runs files of the other.
 """
 
 import subprocess
@@ -28,17 +29,17 @@ _HINT = "edgesweep explain runtimes says how to get it"
 
 
 def version() -> str:
-    """The first 12 hex digits of sha256 over the sources: part of every job key and of every report."""
+    """Return the first 12 hex digits of the sha256 over the sources: part of every job key and of every report."""
     return compiler.source_id(SOURCE)
 
 
 def runner() -> str:
-    """Name and version, as in its reports."""
+    """Return name and version, as in the runner's reports."""
     return f"{NAME} {version()}"
 
 
 def program() -> Path:
-    """The runner for this machine, compiled on first use (12 s, after a download of 19 MB) and kept.
+    """Return the runner for this machine, compiled on first use (12 s, after a download of 19 MB) and cached.
 
     Raises `BuildError`: `no_compiler`, `not_compilable` or `runtime_missing`.
     """
@@ -47,15 +48,15 @@ def program() -> Path:
 
 
 def flags() -> tuple[str, ...]:
-    """The flags with which a program finds ExecuTorch's headers. Raises `BuildError("runtime_missing")`."""
+    """Return the compiler flags for ExecuTorch's headers. Raises `BuildError("runtime_missing")`."""
     include = wheel() / "include"
     inner = include / "executorch/runtime/core/portable_type/c10"
     return "-DC10_USING_CUSTOM_GENERATED_MACROS", "-isystem", str(include), "-isystem", str(inner)
 
 
 def link() -> tuple[str, ...]:
-    """The flags with which a program is linked to its libraries: whole, as kernels and backends register themselves
-    when the program starts. Raises `BuildError("runtime_missing")`."""
+    """Return the flags that link a program to ExecuTorch's libraries, also to those that it does not refer to: kernels
+    and backends register themselves when the program starts. Raises `BuildError("runtime_missing")`."""
     lib = wheel() / "lib"
     libraries = [f"-l{name}" for name in (*_LINKED, _THREADS)]
     return f"-L{lib}", f"-Wl,-rpath,{lib}", "-Wl,--no-as-needed", *libraries, "-Wl,--as-needed"
@@ -70,7 +71,8 @@ _WHEELS = (
 
 
 def wheel() -> Path:
-    """The folder with `include` and `lib`, in the cache. Raises `BuildError("runtime_missing")`."""
+    """Return the folder with `include` and `lib`, in the cache, downloaded if necessary. Raises
+    `BuildError("runtime_missing")`."""
     folder = compiler.cache_folder() / "native" / f"executorch-{LIBRARIES}"
     package = folder / "executorch"
     if not package.is_dir():

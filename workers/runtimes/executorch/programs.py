@@ -13,9 +13,9 @@ _HINT = "edgesweep explain runtimes says how to compile it"
 
 
 def programs(facts: DeviceFacts) -> dict[str, Program]:
-    """The programs of a device, as in `workers.runtimes.torchscript.programs.programs`: the C++ runner or else
-    ExecuTorch's own tool, from the ABI's sub-folder, where the user puts it. A virtual phone gets the runner that is
-    compiled here.
+    """Return the programs for a device, as `workers.runtimes.torchscript.programs.programs` does: the C++ runner or
+    else ExecuTorch's own tool, from the ABI's sub-folder, into which the user puts them. A virtual phone gets the
+    runner that is compiled on this machine.
 
     Raises `BuildError`: `no_runner`, and the errors of compiling.
     """

@@ -1,7 +1,7 @@
-"""Reads from an ExecuTorch file what a runner must know before it gives it data. Standard library only.
+"""Reads from an ExecuTorch file what a runner must know before it gives data to it. Standard library only.
 
-A file with NHWC data that is given NCHW data answers without an error, and wrongly: ExecuTorch compares no layouts. The
-file is a FlatBuffer of the schema `program.fbs`; a field's number is its place in its table there.
+A file for NHWC data that gets NCHW data computes wrong answers without an error: ExecuTorch compares no layouts. The
+file is a FlatBuffer of the schema `program.fbs`; a field's number is its place in its table of the schema.
 """
 
 import struct
@@ -11,7 +11,7 @@ from pathlib import Path
 IDENTIFIER = "ET12"
 """The identifier of files that ExecuTorch 1.3 and 1.5 read and write."""
 MOST_BYTES = 8 * 1024 * 1024
-"""The head of a file: weights and delegates' data come after it."""
+"""The bytes that are read of a file, from its beginning: weights and delegates' data come after its head."""
 
 _PLANS = 1
 _NAME, _VALUES, _INPUTS, _OUTPUTS, _OPERATORS, _DELEGATES = 0, 2, 3, 4, 6, 7
@@ -21,12 +21,12 @@ _SIZES, _DIM_ORDER = 2, 3
 
 
 class NoProgram(Exception):  # noqa: N818  # what it says of the file
-    """The file is none of ExecuTorch, or is damaged."""
+    """The file is not an ExecuTorch file, or is damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """An input or output."""
+    """An input or output of a method."""
 
     sizes: tuple[int, ...]
     dim_order: tuple[int, ...]
@@ -39,20 +39,20 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The head of the method `forward`."""
+    """The facts about the method `forward` at the beginning of a file."""
 
     identifier: str
     version: int
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     operators: tuple[str, ...]
-    """The operators of kernels that are not in a delegate, such as `aten::add.out`."""
+    """The operators that are not in a delegate, as their kernels are named: `aten::add.out`."""
     delegates: tuple[str, ...]
-    """The backends that the model was lowered to, each once: `XnnpackBackend`."""
+    """The backends to which the model was lowered, each once: `XnnpackBackend`."""
 
 
 def read(file: Path) -> Head:
-    """The head of a file. Raises `NoProgram`, and `OSError`."""
+    """Return the head of a file. Raises `NoProgram`, and `OSError`."""
     with file.open("rb") as content:
         head = content.read(MOST_BYTES)
     try:
@@ -62,7 +62,8 @@ def read(file: Path) -> Head:
 
 
 def of_bytes(content: bytes) -> Head:
-    """The head of a file that is whole, or of its first `MOST_BYTES`."""
+    """Return the head of a complete file, or of the first `MOST_BYTES` of one. Raises `ValueError`, `struct.error` or
+    `IndexError` if the file is damaged."""
     identifier = content[4:8].decode("ascii")
     if not identifier.startswith("ET"):
         raise ValueError("another identifier")
@@ -94,7 +95,7 @@ def _operator(table: "_Table") -> str:
 
 
 class _Table:
-    """A table of a FlatBuffer. Offsets out of the content raise `struct.error` or `ValueError`."""
+    """A table of a FlatBuffer. Offsets outside of the content raise `struct.error` or `ValueError`."""
 
     def __init__(self, content: bytes, position: int) -> None:
         self._content = content

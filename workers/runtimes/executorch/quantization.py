@@ -1,7 +1,7 @@
 """Quantizes an exported model with PT2E and the XNNPACKQuantizer.
 
-Observers are put into the exported graph, see the calibration images, and become pairs of quantize and dequantize,
-which XNNPACK takes.
+Observers are inserted into the exported graph and run on the calibration images; then they become pairs of quantize and
+dequantize, which XNNPACK supports.
 """
 
 import io
@@ -23,10 +23,10 @@ from workers.runtimes.library_errors import first_words
 
 
 class Observed:
-    """A model with observers, which sees inputs of one layout."""
+    """A model with observers, for inputs of one layout."""
 
     def __init__(self, program: ExportedProgram, shape: tuple[int, ...], variant: Variant, layout: str) -> None:
-        """`program`: exported in this layout, which the variant need not have. Raises
+        """Insert the observers. `program`: exported in this layout, which may differ from the variant's. Raises
         `BuildError("not_quantizable")`."""
         self._shape = shape
         self._layout = layout
@@ -34,8 +34,8 @@ class Observed:
             self._prepared = _prepared(program, variant)
 
     def calibrate(self, images: Images) -> bytes:
-        """The ranges that the observers of activations see in all images, for `quantized`, whatever the weights'
-        granularity. Raises `BuildError("not_quantizable")`."""
+        """Run the model on all images, and return the ranges that the observers of activations saw, for `quantized`.
+        The ranges do not depend on the weights' granularity. Raises `BuildError("not_quantizable")`."""
         batch = self._shape[0]
         with _quantizing():
             for start in range(0, len(images), batch):
@@ -47,8 +47,9 @@ class Observed:
             return file.getvalue()
 
     def quantized(self, calibration: bytes | None) -> torch.fx.GraphModule:
-        """The quantized graph, which can be made once, and last. Without a `calibration` dynamic: linear layers only.
-        Raises `BuildError`: `not_quantizable`, `nothing_to_quantize`."""
+        """Return the quantized graph; this can be done only once, and ends the use of this object. Without a
+        `calibration`, the quantization is dynamic: of linear layers only. Raises `BuildError`: `not_quantizable`,
+        `nothing_to_quantize`."""
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
         prepared = self._prepared
@@ -64,7 +65,7 @@ class Observed:
 
 
 def exported_int8(model: torch.fx.GraphModule, shape: tuple[int, ...], layout: str) -> ExportedProgram:
-    """`model`: quantized; it is not changed. Raises `BuildError`: `not_exportable` or `bad_output`."""
+    """Export a quantized `model`, which is not changed. Raises `BuildError`: `not_exportable` or `bad_output`."""
     with _quantizing():
         return exported(model, shape, layout)
 

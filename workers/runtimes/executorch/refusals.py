@@ -1,4 +1,5 @@
-"""Finds the operator that ExecuTorch refuses, and its line: its errors are codes, and its log names operators."""
+"""Finds the operator that ExecuTorch refuses, and its line in the user's code: errors have only codes, and the log
+names operators."""
 
 import re
 from collections.abc import Collection
@@ -15,12 +16,12 @@ _DELEGATE = re.compile(r"Failed to create (?:static )?([\w-]+(?: [\w-]+)*?) node
 _KERNEL = re.compile(r"in operator (\w+::\w+)")
 _WHY = re.compile(r"Check failed \([^\n]*\): (\S[^\n]*)")
 _OF_DELEGATE = {"fully connected": ("linear",), "transpose": ("transpose", "permute")}
-"""torch's name by XNNPACK's name of an operator, where neither is a part of the other."""
+"""torch's name by XNNPACK's name of an operator, if neither is a part of the other."""
 
 
 def named(error: BuildError, graph: torch.fx.Graph, files: Collection[str]) -> BuildError:
-    """The error with the operator that was refused and the line of the user's `files` that it comes from, as far as the
-    error or ExecuTorch's log names it. `graph`: the exported model's."""
+    """Return the error with the refused operator and its line in the user's `files`, as far as the error or
+    ExecuTorch's log names the operator. `graph`: the exported model's."""
     log = next((cause.log for cause in chain_of(error) if isinstance(cause, RunRefused)), "")
     operator, message, next_step = error.operator, error.message, error.next_step
     names: tuple[str, ...] = (operator,)

@@ -1,9 +1,9 @@
-"""The Python runner of ExecuTorch: loads one pte file, and times or evaluates it like PyTorch Mobile's.
+"""The Python runner of ExecuTorch: loads one pte file, and times or evaluates it like PyTorch Mobile's Python runner.
 
     python -m workers.runtimes.executorch.runner --model model.pte --input-dims 1,3,224,224 --iter 200
 
-Arguments, report and measuring code are those of that runner; only loading and running differ. An iteration sets the
-input, runs, and reads the answer, as an app does.
+Arguments, report and measuring code are those of PyTorch Mobile's runner; only loading and running differ. An iteration
+sets the input, runs, and reads the answer, as an app does.
 """
 
 import argparse
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "python-executorch"
 VERSION = "1"
-"""Part of every job key; increased with every change that can change a result."""
+"""The version, part of every job key; increased with every change that can change a result."""
 
 DELEGATES = {"cpu": "XnnpackBackend", "portable": "", "vulkan": "VulkanBackend"}
 """ExecuTorch's name by backend; portable kernels have no name."""
@@ -36,7 +36,7 @@ _NO_BACKEND = 0x20
 
 
 class _Model:
-    """A method that is called as a module of torch is."""
+    """A method of an ExecuTorch program that is called like a torch module."""
 
     def __init__(self, program: Any, method: Any) -> None:
         self._program = program  # The method does not keep the program.
@@ -89,10 +89,11 @@ def _stand_in(arguments: argparse.Namespace, head: pte.Head) -> Load:
 
 
 def library() -> Any:
-    """ExecuTorch's library for Python, with the kernels of quantized operators that no delegate takes: a library of
-    their own in the wheel, which is linked to the first.
+    """Return ExecuTorch's library for Python, with the kernels of quantized operators that no delegate takes: these are
+    in a separate library of the wheel, which is linked to the first.
 
-    Not by its module `portable_lib`, which offers the same names and imports the exporter too: 4.7 s in each process.
+    The module `portable_lib` is not used: it offers the same names, but imports the exporter too, 4.7 s in each
+    process.
     """
     from executorch.extension.pybindings import _portable_lib
     from executorch.kernels import quantized  # noqa: F401  # registers them
@@ -101,7 +102,7 @@ def library() -> Any:
 
 
 def inspect(arguments: argparse.Namespace) -> pte.Head:
-    """The file's head, with one input and one output. Raises `GiveUp` if it is not what the arguments say."""
+    """Return the file's head, which has one input and one output. Raises `GiveUp` if it does not fit the arguments."""
     if not Path(arguments.model).is_file():
         raise GiveUp("no_model", f"there is no file {arguments.model}")
     try:
@@ -117,7 +118,7 @@ def inspect(arguments: argparse.Namespace) -> pte.Head:
     (tensor,) = head.inputs
     if tensor.sizes != arguments.input_dims:
         raise GiveUp("run_failed", f"the model takes {list(tensor.sizes)}, not {list(arguments.input_dims)}")
-    # Data in another layout would give other answers without an error.
+    # Data in another layout would give wrong answers without an error.
     if tensor.memory_format != arguments.memory_format:
         raise GiveUp("wrong_layout", f"the file takes {tensor.memory_format} data, not {arguments.memory_format}")
     return head
@@ -179,7 +180,7 @@ PROGRAM = Program(
 
 
 def alone(argv: list[str]) -> int:
-    """One run, without batches. Returns the exit code."""
+    """Do one run, without batches. Returns the exit code."""
     return run_alone(argv, PROGRAM)
 
 

@@ -16,7 +16,7 @@ from workers.runtimes.executorch.supports import reason_against
 from workers.runtimes.interface import Program, RunRequest
 
 BUILDER_VERSION = "2"
-"""Increased with every change that gives another artifact for the same variant."""
+"""The version, increased with every change that gives another artifact for the same variant."""
 
 
 class ExecuTorch(Profiles):
@@ -41,7 +41,7 @@ class ExecuTorch(Profiles):
         return {"vulkan": f"reference:vulkan@{vulkan_reference.version()}"}
 
     def reference(self, backend: str, artifact: Path) -> str:
-        """The model before it was lowered, from which the Python runner makes the graph that Vulkan gets. Raises
+        """Return the path of the exported model, from which the Python runner lowers the graph that Vulkan gets. Raises
         `BuildError`."""
         file = artifact / vulkan_reference.FILE
         if backend != "vulkan" or not file.is_file():
@@ -69,6 +69,6 @@ class ExecuTorch(Profiles):
     def profile_command(
         self, request: RunRequest, iterations: int, warmup: int, program: str | None = None
     ) -> list[str]:
-        """The command that profiles: that of the C++ runner on this host too, as the library for Python was compiled
-        without its event tracer. Raises `BuildError`."""
+        """Return the command of the C++ runner, on this host too: the library for Python was compiled without its event
+        tracer. Raises `BuildError`."""
         return super().profile_command(request, iterations, warmup, program or str(native_runner.program()))

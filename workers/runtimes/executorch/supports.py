@@ -9,7 +9,7 @@ NAME = "executorch"
 
 
 def reason_against(variant: Variant, facts: DeviceFacts) -> Skip | None:
-    """The reason why `variant`, its axes resolved, is impossible or pointless on the device; else `None`."""
+    """Return the reason why `variant`, with resolved axes, is impossible or pointless on the device; else `None`."""
     entry = built_in.EXECUTORCH
     if entry.backend(variant.backend) is None:
         return Skip("not_of_runtime", f"executorch has no backend {variant.backend}")

@@ -1,8 +1,8 @@
-"""How a build calls torch and ExecuTorch: without their warnings, and without what their passes do again and again.
+"""How a build calls torch and ExecuTorch: without their warnings, and without work that their passes repeat.
 
-A build has a hundred passes, and most trace the whole model anew. The file is the same bytes without what is spared.
-torch has no switches for this, so its methods are replaced while a build runs. `patch` puts them back as they were,
-also a static method and one that torch does not define.
+A build has a hundred passes, and most trace the whole model anew. The file has the same bytes without the repeated
+work. torch has no switches for this, so its methods are replaced while a build runs. `patch` restores them, also a
+static method and one that torch does not define.
 """
 
 import warnings
@@ -23,7 +23,7 @@ from torch.fx.traceback import NodeSource
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warnings of torch's and ExecuTorch's own code about its own deprecations."""
+    """Suppress warnings in the block: torch and ExecuTorch warn about deprecations in their own code."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -31,16 +31,17 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def quick() -> Iterator[None]:
-    """Let torch's passes share what they would make again, and leave out what nobody asks for."""
+    """Let torch's passes in the block share results that they would compute again, and skip results that nobody
+    uses."""
     with sharing_origins(), remembering_shapes(), compiling_late(), decomposing_what_is_left():
         yield
 
 
 @contextmanager
 def sharing_origins() -> Iterator[None]:
-    """Let nodes share the notes of where they came from.
+    """Let nodes share the notes of the nodes that they came from.
 
-    torch copies them in each pass, back to the first graph, and changes none of them: a sixth of the time that
+    torch copies these notes in each pass, back to the first graph, and changes none of them: a sixth of the time that
     lowering takes.
     """
     # `copy` looks for this method first; torch defines none.
@@ -50,10 +51,10 @@ def sharing_origins() -> Iterator[None]:
 
 @contextmanager
 def remembering_shapes() -> Iterator[None]:
-    """Let torch remember the shapes that quantizing and dequantizing give, as it does for ATen's operators.
+    """Let torch cache the output shapes of quantize and dequantize operators, as it does for ATen's operators.
 
-    An int8 model asks for some ten thousand. They are forgotten at the end: scales are part of what is asked, so each
-    model has its own.
+    An int8 model needs some ten thousand of these shapes. They are removed from the cache at the end, because scales
+    are part of the key: no two models share an entry.
     """
     usual = FakeTensorMode._validate_cache_key
 
@@ -61,7 +62,7 @@ def remembering_shapes() -> Iterator[None]:
         if not _quantizes(func) or func._schema.is_mutable:
             usual(self, func, args, kwargs)
 
-    # torch also remembers what it was not to remember.
+    # torch also caches that a result must not be cached, so such entries are removed first.
     _forget()
     with patch.object(FakeTensorMode, "_validate_cache_key", validate):
         try:
@@ -82,9 +83,9 @@ def _quantizes(operator: object) -> bool:
 
 @contextmanager
 def compiling_late() -> Iterator[None]:
-    """Let graphs become Python code when they are called, and not when they are made.
+    """Compile graphs to Python code when they are called, and not when they are created.
 
-    Each pass makes one or more, and most are only traced again: a fifth of the time that lowering takes.
+    Each pass creates one or more graphs, and most are only traced again: a fifth of the time that lowering takes.
     """
     usual = GraphModule.__new__
 
@@ -97,10 +98,10 @@ def compiling_late() -> Iterator[None]:
 
 @contextmanager
 def decomposing_what_is_left() -> Iterator[None]:
-    """Let a program that was decomposed be decomposed again only if it has an operator of the table.
+    """Decompose a program that was decomposed before only if it has an operator of the decomposition table.
 
-    ExecuTorch decomposes twice for each partitioner, to find out what its backend takes whole, and mostly nothing is
-    left for the second time.
+    ExecuTorch decomposes twice for each partitioner, to find out which operators its backend takes whole, and mostly
+    nothing is left for the second time.
     """
     usual: Any = ExportedProgram.run_decompositions
     decomposed: WeakSet[ExportedProgram] = WeakSet()
@@ -122,8 +123,8 @@ def _has_any(program: ExportedProgram, operators: Any) -> bool:
 
 
 class _CompiledLate(_LazyGraphModule):
-    """torch's own, which its compiler uses, but for graphs whose structure of inputs and outputs is known: compiling
-    notes it, and an export reads it."""
+    """torch's lazily compiled graph, which its compiler uses. Graphs whose structure of inputs and outputs is known are
+    compiled at once: compiling notes the structure, and an export reads it."""
 
     def recompile(self) -> Any:  # type: ignore[override]  # torch's is of the class, and none
         return self._real_recompile() if isinstance(self.graph._codegen, _PyTreeCodeGen) else super().recompile()

@@ -1,9 +1,9 @@
-"""What Vulkan would compute, in PyTorch: no wheel has ExecuTorch's library for Vulkan.
+"""Computes in PyTorch what Vulkan would compute: no wheel has ExecuTorch's library for Vulkan.
 
-A build for Vulkan keeps the exported model beside its file, with its hash in the manifest. It is lowered again, which
-must give a file with the same ends, delegates and operators, and the lowered graph runs here: what a delegate would
-compute is computed by the operators that it took. That finds a wrong lowering, and no wrong kernel. Torch-free but for
-`opened`.
+A build for Vulkan keeps the exported model beside its file, with its hash in the manifest. That model is lowered again,
+which must give a file with the same inputs, outputs, delegates and operators; then the lowered graph runs here, and the
+operators that a delegate took compute its results. This finds errors of lowering, and none of kernels. Torch-free but
+for `opened`.
 """
 
 import argparse
@@ -21,13 +21,14 @@ FILE = "eval.pt2"
 
 
 def version() -> str:
-    """Of the sources that have a part in its answers."""
+    """Return the first 12 hex digits of the sha256 over the sources that affect the answers."""
     sources = (Path(__file__), *(Path(__file__).with_name(name) for name in ("lowering.py", "tracing.py")))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 
 def opened(given: argparse.Namespace, head: pte.Head) -> tuple[Any, int]:
-    """The graph as a module, and the time that making it took in nanoseconds. `head`: of the file. Raises `GiveUp`."""
+    """Return the lowered graph as a module, and the nanoseconds that this took. `head`: the head of the artifact's
+    file. Raises `GiveUp`."""
     from workers.runtimes.executorch.export import loaded
     from workers.runtimes.executorch.lowering import lower
 

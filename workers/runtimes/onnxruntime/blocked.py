@@ -1,10 +1,11 @@
-"""Keeps narrow layers of a network in ONNX Runtime's blocked layout (NCHWc), and its pooling.
+"""Keeps narrow layers of a network, and its pooling, in ONNX Runtime's blocked layout (NCHWc).
 
-On an x86 CPU with AVX-512 a block is 16 channels. A tensor with fewer leaves the layout, and the next convolution
-brings it back; so does the mean over height and width, as torch's exporter writes it. Here tensors of 8 to 15 channels
-get channels of zeros up to 16, which change no answer, and such a mean becomes a `GlobalAveragePool`, which has a
-kernel in that layout. Narrower tensors stay, since the next convolution would have more than twice the work; so do
-those of more than 16 channels, which ONNX Runtime fills up by itself where their number is a multiple of 4.
+On an x86 CPU with AVX-512 a block is 16 channels. A tensor with fewer channels leaves the layout, and the next
+convolution converts it back; the same happens at the mean over height and width, as torch's exporter writes it. This
+module pads tensors of 8 to 15 channels with zeros to 16 channels, which changes no answer, and replaces such a mean by
+a `GlobalAveragePool`, which has a kernel in that layout. Narrower tensors stay, since the next convolution would have
+more than twice the work; so do tensors of more than 16 channels, which ONNX Runtime pads itself if their number is a
+multiple of 4.
 """
 
 from collections import Counter
@@ -19,20 +20,21 @@ from sweeps.errors import BuildError
 
 BLOCK = 16
 FEWEST = 8
-"""The narrowest tensors that are filled up."""
+"""The fewest channels of a tensor that is padded."""
 
 ACTIVATIONS = frozenset({"Clip", "Relu", "LeakyRelu", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"})
-"""The operators that make a finite number of a zero."""
+"""The operators whose result for zero is a finite number."""
 POOLINGS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool"})
 BINARY = frozenset({"Add", "Sub", "Mul"})
 _HEIGHT_AND_WIDTH = {2, 3}
 
 
 def blocked(model: bytes) -> bytes:
-    """The same function in a file for these blocks. Raises `BuildError("nothing_to_fill")` if it would be the same."""
+    """Return a file that computes the same with padded channels. Raises `BuildError("nothing_to_fill")` if nothing
+    would change."""
     read = onnx.load_from_string(model)
     if any(attribute.HasField("g") or attribute.graphs for node in read.graph.node for attribute in node.attribute):
-        # An inner graph reads tensors of this one without naming them as inputs.
+        # An inner graph reads tensors of the outer graph without naming them as inputs.
         raise BuildError("nothing_to_fill", "the model has a graph within its graph, so no layer of it is filled up")
     if not _Filling(read.graph).apply():
         raise BuildError(
@@ -42,10 +44,10 @@ def blocked(model: bytes) -> bytes:
 
 
 class _Filling:
-    """The tensors of a graph that can be filled up. Those that must have equally many channels are a group
+    """The tensors of a graph that can be padded. Tensors that must have equally many channels form a group
     (union-find).
 
-    Only what comes from a convolution has known channels; all other tensors stay as they are.
+    Only tensors that come from a convolution have a known number of channels; all others stay as they are.
     """
 
     def __init__(self, graph: onnx.GraphProto) -> None:
@@ -59,7 +61,7 @@ class _Filling:
         self._has_new_pooling = False
 
     def apply(self) -> bool:
-        """Change the graph. Returns whether there was anything to change."""
+        """Change the graph. Returns whether anything was changed."""
         nodes: list[onnx.NodeProto] = []
         for node in self._graph.node:
             nodes += self._pooled(node)
@@ -78,13 +80,13 @@ class _Filling:
                 stale |= self._fill(node, node.input[0] in filled, node.output[0] in filled)
         read = {name for node in nodes for name in node.input} | self._outputs
         _replace(self._graph.node, nodes)
-        # The exporter notes the shapes of weights, too.
+        # The exporter notes the shapes of weights, too; notes that are now wrong are removed.
         _replace(self._graph.value_info, [value for value in self._graph.value_info if value.name not in stale])
         _replace(self._graph.initializer, [weight for weight in self._graph.initializer if weight.name in read])
         return True
 
     def _pooled(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-        """The node, or the pooling that it stands for."""
+        """Yield the node, or the pooling that replaces it."""
         if node.op_type != "ReduceMean" or node.input[0] not in self._group or self._axes(node) != _HEIGHT_AND_WIDTH:
             yield node
             return
@@ -101,7 +103,7 @@ class _Filling:
         return set() if weight is None else {int(axis) % 4 for axis in numpy_helper.to_array(weight).ravel()}
 
     def _constrain(self, node: onnx.NodeProto) -> None:
-        """Note the tensors that must have as many channels as others, and those that must keep theirs."""
+        """Record which tensors must have as many channels as others, and which must keep their number of channels."""
         known = [name for name in node.input if name in self._group]
         data = known[:1] == list(node.input[:1]) and len(node.output) == 1 and node.domain == ""
         if node.op_type == "Conv" and node.domain == "" and self._has_own_weights(node):
@@ -123,7 +125,7 @@ class _Filling:
         self._fixed.update(known)
 
     def _has_own_weights(self, node: onnx.NodeProto) -> bool:
-        """Tell whether a node is a convolution in two dimensions whose weights are known, and no other node's."""
+        """Tell whether a node is a convolution in two dimensions whose weights are known, and used by no other node."""
         known = all(name in self._weights and self._readers[name] == 1 for name in node.input[1:])
         return known and len(self._dims(node)) == 4
 
@@ -141,7 +143,7 @@ class _Filling:
         return name
 
     def _fill(self, node: onnx.NodeProto, fills_input: bool, fills_output: bool) -> set[str]:
-        """Fill up the weights of a node; returns their names."""
+        """Pad the weights of a node; returns the names of these weights."""
         groups = _attribute(node, "group", 1)
         outputs, inputs = self._dims(node)[:2]
         more = BLOCK - outputs if fills_output else 0
@@ -164,6 +166,6 @@ def _attribute(node: onnx.NodeProto, name: str, usual: int) -> int:
 
 
 def _replace(field: Any, values: Sequence[Any]) -> None:
-    """Replace the content of `field`, a repeated one of protobuf, which has no type of its own."""
+    """Replace the content of `field`, a repeated field of protobuf, for which there is no Python type."""
     del field[:]
     field.extend(values)

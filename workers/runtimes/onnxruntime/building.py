@@ -38,15 +38,15 @@ def build(
     request = replace(
         request_of(saved, variant, inputs),
         backend="cpu",
-        # The plan gives weights of 8 bits only to devices on which their sums do not saturate, as they may do here: by
-        # whatever provider it is run there, the CPU's is what checks it.
+        # The plan gives 8-bit weights only to devices on which their sums do not saturate; on this machine they may
+        # saturate. The file is checked with the CPU's provider, whatever provider runs it on the device.
         exact_int8=variant.precision == "int8" and not variant.reduced_range,
     )
     try:
         manifest = finish(runtime, variant, build_key, inputs, saved, request)
     except BuildError as error:
         raise _named(error, variant, saved.file) from error
-    # The providers are counted only now: a file that ends the process that loads it has been refused.
+    # The providers are counted only after the verification, which refuses a file that ends the process that loads it.
     changes: dict[str, object] = {"providers": _providers(saved.file, request)}
     if variant.backend != request.backend:
         changes["verification"] = manifest.verification.model_copy(update={"executor": CPU_PROVIDER})
@@ -56,7 +56,7 @@ def build(
 
 
 class _Stages:
-    """The stages of one variant. Each is made once for all that share it, of this machine if `shared` is given.
+    """The stages of one variant. Each runs once for all variants that share it; if `shared` is given, once per machine.
 
     export ─┬─> blocked, if nchw16c ─> fp16
             └─> prepare ─┬─> calibrate ─> static int8
@@ -69,7 +69,7 @@ class _Stages:
         self._stages = ByteStages(Path(__file__).parent, inputs, shared, opset=variant.opset)
 
     def model(self) -> bytes:
-        """The file's content. Raises `BuildError`."""
+        """Return the content of the variant's file. Raises `BuildError`."""
         match self._variant.precision, self._variant.quantization:
             case "fp16", _:
                 return numbers.to_fp16(self._laid_out())
@@ -84,7 +84,7 @@ class _Stages:
         return blocked(self._exported()) if self._variant.layout == BLOCKED else self._exported()
 
     def _exported(self) -> bytes:
-        # ONNX Runtime has no part in the export: all its releases share one.
+        # ONNX Runtime has no part in the export: all its releases share the exported model.
         versions = {name: version for name, version in self._inputs.versions.items() if name != "onnxruntime"}
         return self._stages.once(
             "onnx export", lambda: export(self._inputs.package, self._variant.opset), versions=versions
@@ -109,8 +109,8 @@ class _Stages:
 
 
 def _named(error: BuildError, variant: Variant, file: Path) -> BuildError:
-    """The error that names the operator: a kernel that a device's older library would lack is not in the one that made
-    the file at all."""
+    """Return an error that names the operator without a kernel, if the library that built the file lacks the kernel. An
+    error of another release, such as a device's older one, is returned unchanged."""
     match = _NO_KERNEL.search(error.message)
     if error.kind != "runtime_skew" or match is None or variant.toolchain != variant.runner_toolchain:
         return error
@@ -123,7 +123,7 @@ def _named(error: BuildError, variant: Variant, file: Path) -> BuildError:
 
 
 def _providers(file: Path, request: RunRequest) -> dict[str, int]:
-    """Nodes by the provider that has them, after the optimisation that the request asks for."""
+    """Return the number of nodes by the provider that runs them, after the optimisation that the request asks for."""
     options = runner.session_options(request.graph_optimization, request.threads)
     with temporary_folder() as folder:
         options.enable_profiling = True

@@ -21,12 +21,13 @@ _NO_FUNCTION = re.compile(
 
 
 def export(package: ModelPackage, opset: int) -> bytes:
-    """The model for inputs of the package's shape, with its weights inside. `opset` 0: the exporter's own.
+    """Export the model for inputs of the package's shape, with its weights in the file. `opset` 0: the exporter's
+    default.
 
     Raises `BuildError`: `unsupported_operator`, `not_exportable`, `bad_output` or `too_large`.
     """
     with warnings.catch_warnings(), torch.no_grad(), one_thread():
-        # torch's own code that exports warns of its own deprecations.
+        # torch's exporter warns about deprecations in its own code.
         warnings.simplefilter("ignore")
         model = load_normal(package)
         try:
@@ -48,7 +49,7 @@ def export(package: ModelPackage, opset: int) -> bytes:
     sizes = [size.dim_param or size.dim_value for size in proto.graph.output[0].type.tensor_type.shape.dim]
     if any(isinstance(size, str) for size in sizes):
         raise shape_of_values("ONNX", f"the answer has the shape [{', '.join(map(str, sizes))}]")
-    # The exporter's notes of each node have paths of this machine.
+    # The exporter's notes about each node have paths of this machine.
     for part in (*proto.graph.node, *proto.graph.value_info, *proto.graph.initializer, *proto.functions):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
@@ -63,12 +64,12 @@ def _failure(error: Exception, model: torch.nn.Module, package: ModelPackage) ->
     text = "\n".join(map(str, chain_of(error)))
     if operators := sorted(set(_NO_FUNCTION.findall(text))):
         named, lines = ", ".join(operators), list[tuple[str, int]]()
-        # torch raises any exception where it cannot export.
+        # torch raises any exception if it cannot export.
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exported = torch.export.export(model, (example_of(package.input_shape),))
             lines = lines_of(operators[0], exported.graph, package.files)
-            # The exporter decomposes what it has nothing for as far as torch can.
+            # The exporter decomposes operators that it does not know as far as torch can.
             usual = torch.export.default_decompositions().items()  # type: ignore[no-untyped-call]
             table = dict(usual) | torch._decomp.decomposition_table
             named = with_shares(operators, exported.run_decompositions(table).graph)

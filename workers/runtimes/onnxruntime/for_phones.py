@@ -1,4 +1,4 @@
-"""Compiles the runner of ONNX Runtime for phones: without the library. Its library is put beside the runner."""
+"""Compiles the runner of ONNX Runtime for phones, without the library, which is put beside the runner."""
 
 from pathlib import Path
 
@@ -14,13 +14,13 @@ GET = (
     "folder that build.sh --android --build_shared_lib made"
 )
 _ENTRY = "OrtGetApiBase"
-# The AARs have the same.
+# The API level of the AARs.
 _LEVEL = 24
 
 
 def recipe(library: Path, abi: str, choice: Choice, folder: Path) -> Recipe:
-    """`library`: the library itself, a folder with it, or an AAR, which is unpacked into `folder`. Raises
-    `BuildError`."""
+    """Return how the runner is compiled. `library`: the library itself, a folder with it, or an AAR, which is unpacked
+    into `folder`. Raises `BuildError`."""
     file = library if library.is_file() and library.suffix != ".aar" else _library(library, abi, folder)
     try:
         elf = read_elf(file)
@@ -38,7 +38,7 @@ def recipe(library: Path, abi: str, choice: Choice, folder: Path) -> Recipe:
 
 def _library(library: Path, abi: str, folder: Path) -> Path:
     tree = aar.tree(library, abi, folder)
-    # build.sh makes a folder for each kind of build.
+    # build.sh makes a separate folder for each kind of build.
     files = sorted({file.resolve() for where in ("", "lib", "*") for file in tree.glob(str(Path(where) / LIBRARY))})
     if not files:
         raise BuildError("no_library", f"{library} has no {LIBRARY}", GET)

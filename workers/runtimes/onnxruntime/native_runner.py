@@ -1,7 +1,8 @@
 """The C++ runner of ONNX Runtime (`workers/native/onnxruntime_runner.cpp`): its version, and its programs. Torch-free.
 
-It takes the arguments of the Python runner and prints the same events. It opens the library when it starts: the one at
-its own end (`with_library`), or beside it, else that of the wheel on this machine, for which it was compiled.
+It takes the arguments of the Python runner and prints the same events. When it starts, it opens the library at the end
+of its own file (`with_library`), or the one beside it, else that of the wheel on this machine, for which it was
+compiled.
 """
 
 import hashlib
@@ -21,17 +22,17 @@ _MAGIC = b"EDGEORT1"
 
 
 def version() -> str:
-    """The first 12 hex digits of sha256 over the sources: part of every job key and of every report."""
+    """Return the first 12 hex digits of the sha256 over the sources: part of every job key and of every report."""
     return compiler.source_id(SOURCE)
 
 
 def runner() -> str:
-    """Name and version, as in its reports."""
+    """Return name and version, as in the runner's reports."""
     return f"{NAME} {version()}"
 
 
 def program() -> Path:
-    """The runner for this machine and the library of its wheel, compiled on first use (4 s) and kept.
+    """Return the runner for this machine and the library of its wheel, compiled on first use (4 s) and cached.
 
     Raises `BuildError`: `no_compiler` or `not_compilable`; `EdgeSweepError` if ONNX Runtime is not installed.
     """
@@ -40,17 +41,17 @@ def program() -> Path:
 
 
 def flags() -> tuple[str, ...]:
-    """The flags with which a program knows the library of the wheel. Raises `EdgeSweepError`."""
+    """Return the flags that tell a program the path of the wheel's library. Raises `EdgeSweepError`."""
     return (f'-DEDGESWEEP_ONNXRUNTIME="{library()}"',)
 
 
 def link() -> tuple[str, ...]:
-    """The flags for a program that opens the library when it starts."""
+    """Return the flags for a program that opens the library when it starts."""
     return ("-ldl",)
 
 
 def library(toolchain: str = INSTALLED) -> Path:
-    """`libonnxruntime.so` of the installed wheel, or of another release. Raises `EdgeSweepError`."""
+    """Return the path of `libonnxruntime.so` of the installed wheel, or of another release. Raises `EdgeSweepError`."""
     folder = environments.package_folder("onnxruntime", toolchain)
     libraries = sorted((folder / "capi").glob("libonnxruntime.so*")) if folder is not None else []
     if not libraries and toolchain != INSTALLED:
@@ -61,7 +62,8 @@ def library(toolchain: str = INSTALLED) -> Path:
 
 
 def with_library(runner: Path, library: Path) -> Path:
-    """One file of both, in the cache: a device gets one program for a format. Raises `BuildError`."""
+    """Write runner and library into one file in the cache: a device gets one program for a format. Raises
+    `BuildError`."""
     try:
         code, content = runner.read_bytes(), library.read_bytes()
         whole = code + content + len(content).to_bytes(8, "little") + _MAGIC

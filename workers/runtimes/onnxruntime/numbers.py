@@ -1,4 +1,4 @@
-"""Makes an exported model compute in fp16 or int8: a conversion, and for static int8 a calibration before it."""
+"""Converts an exported model to fp16 or int8, for static int8 after a calibration."""
 
 import inspect
 import logging
@@ -30,27 +30,29 @@ _LINEAR = ("MatMul", "Gemm")
 
 
 def to_fp16(model: bytes) -> bytes:
-    """The model in fp16, with float32 at its ends. Raises `BuildError("not_quantizable")`."""
+    """Return the model in fp16, with float32 inputs and outputs. Raises `BuildError("not_quantizable")`."""
     with _failing("convert the model to fp16"):
         converted = convert_float_to_float16(onnx.load_from_string(model), keep_io_types=True)
         return bytes(converted.SerializeToString(deterministic=True))
 
 
 def prepare(model: bytes) -> bytes:
-    """The model, folded and with its shapes known, as quantization needs it. Raises `BuildError("not_quantizable")`."""
+    """Return the model with constants folded and shapes known, as quantization needs it. Raises
+    `BuildError("not_quantizable")`."""
     with _files(model) as (source, target), _failing("prepare the model for int8"):
         quant_pre_process(source, target, skip_symbolic_shape=True)
         return target.read_bytes()
 
 
 def keeps_ranges() -> bool:
-    """Tell whether the library can keep the ranges of a calibration; older releases calibrate each time that they
+    """Tell whether the library can store the ranges of a calibration; older releases calibrate again whenever they
     quantize."""
     return "calibration_cache_path" in inspect.signature(quantize_static).parameters
 
 
 def calibrate(prepared: bytes, images: Images, batch: int) -> bytes:
-    """The range of every tensor over all images, for `to_static_int8`, if the library keeps it. Raises `BuildError`."""
+    """Return the range of every tensor over all images, for `to_static_int8`, if the library can store it. Raises
+    `BuildError`."""
     with _files(prepared) as (source, target):
         ranges = target.with_name("ranges.json")
         _quantize(source, target, Variant(), _Batches(images, batch), calibration_cache_path=ranges)
@@ -58,7 +60,7 @@ def calibrate(prepared: bytes, images: Images, batch: int) -> bytes:
 
 
 def to_static_int8(prepared: bytes, ranges: bytes, variant: Variant) -> bytes:
-    """The model with activations of 8 bits without a sign, and weights of 8 or 7 bits with one. Raises `BuildError`."""
+    """Return the model with unsigned 8-bit activations and signed weights of 8 or 7 bits. Raises `BuildError`."""
     with _files(prepared) as (source, target):
         file = target.with_name("ranges.json")
         file.write_bytes(ranges)
@@ -67,14 +69,14 @@ def to_static_int8(prepared: bytes, ranges: bytes, variant: Variant) -> bytes:
 
 
 def calibrated_int8(prepared: bytes, images: Images, batch: int, variant: Variant) -> bytes:
-    """The model of `to_static_int8`, where the library keeps no ranges. Raises `BuildError`."""
+    """Return the same model as `to_static_int8`, for a library that cannot store ranges. Raises `BuildError`."""
     with _files(prepared) as (source, target):
         _quantize(source, target, variant, _Batches(images, batch))
         return _with_int8(target, "QuantizeLinear", variant)
 
 
 def to_dynamic_int8(prepared: bytes, variant: Variant) -> bytes:
-    """The model with int8 in the linear layers only, whose activations are quantized as they come. Raises
+    """Return the model with int8 in the linear layers only, whose activations are quantized at run time. Raises
     `BuildError`."""
     with _files(prepared) as (source, target), _failing("quantize the model"):
         quantize_dynamic(
@@ -90,10 +92,11 @@ def to_dynamic_int8(prepared: bytes, variant: Variant) -> bytes:
 
 
 def unshared(model: bytes) -> bytes:
-    """The model with a copy of an int8 weight, and of its zero point, for each layer that takes it.
+    """Return the model with a separate copy of an int8 weight, and of its zero point, for each layer that uses it.
 
-    Exact int8 arithmetic of 1.32.0 does not load a weight that two layers share ("Attempt to replace the existing
-    tensor"), and the exporter lets all equal ones be shared: the norms of a network that was never trained.
+    Exact int8 arithmetic of ONNX Runtime 1.32.0 does not load a weight that two layers share ("Attempt to replace the
+    existing tensor"), and the exporter lets all equal weights be shared, such as the norms of a network that was never
+    trained.
     """
     read = onnx.load_from_string(model)
     graph = read.graph
@@ -130,7 +133,7 @@ def unshared(model: bytes) -> bytes:
 
 
 class _Batches(CalibrationDataReader):  # type: ignore[misc]  # the library has no types
-    """Calibration images in batches of the model's size; the last one is filled with images from the start."""
+    """Calibration images in batches of the model's size; the last batch is filled with images from the start."""
 
     def __init__(self, images: Images, batch: int) -> None:
         self._batches: Iterator[Images] = (
@@ -145,8 +148,8 @@ class _Batches(CalibrationDataReader):  # type: ignore[misc]  # the library has 
 
 def _quantize(source: Path, target: Path, variant: Variant, reader: _Batches | None, **cache: Path) -> None:
     with _failing("quantize the model"):
-        # CalibMaxIntermediateOutputs is not used: in 1.32.0 it loses ranges, and 7 dB on the digits. Only the extremes
-        # of tensors are kept anyway.
+        # CalibMaxIntermediateOutputs is not used: in 1.32.0 it loses ranges, and 7 dB of the signal-to-noise ratio on
+        # the digits. Only the extremes of tensors are kept anyway.
         quantize_static(
             source,
             target,
@@ -173,7 +176,7 @@ def _version() -> str:
 
 @contextmanager
 def _files(model: bytes) -> Iterator[tuple[Path, Path]]:
-    """The model as a file, and the name of another one: the library reads and writes files."""
+    """Provide the model as a file, and the path for another one: the library reads and writes files."""
     with temporary_folder() as folder:
         source = folder / "given.onnx"
         source.write_bytes(model)
@@ -182,7 +185,8 @@ def _files(model: bytes) -> Iterator[tuple[Path, Path]]:
 
 @contextmanager
 def _failing(to_do: str) -> Iterator[None]:
-    """Turns errors of the library into a `BuildError("not_quantizable")`, without its advice in the log."""
+    """Turn errors of the library in the block into a `BuildError("not_quantizable")`, and keep its advice out of the
+    log."""
     log = logging.getLogger()
     level = log.level
     log.setLevel(logging.ERROR)

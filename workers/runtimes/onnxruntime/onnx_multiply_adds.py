@@ -1,4 +1,4 @@
-"""The work of an ONNX file's operators, in multiply-adds, as `workers.runtimes.multiply_adds` counts a graph's."""
+"""Counts the multiply-adds of an ONNX file's operators, as `workers.runtimes.multiply_adds` does for a graph."""
 
 import math
 from collections import Counter
@@ -12,7 +12,7 @@ _Shapes = list[tuple[int, ...]]
 
 
 def share_of(operator: str, model: onnx.ModelProto) -> str:
-    """The operator (`Conv`) with its share of the file's multiply-adds, where the shapes in the file tell that."""
+    """Return the operator (`Conv`) with its share of the file's multiply-adds, if the shapes in the file tell it."""
     try:
         shapes = _shapes(onnx.shape_inference.infer_shapes(model).graph)
         work = Counter[str]()
@@ -36,12 +36,12 @@ def _shapes(graph: onnx.GraphProto) -> Mapping[str, tuple[int, ...]]:
 
 
 def _convolution(_node: onnx.NodeProto, inputs: _Shapes, output: tuple[int, ...]) -> int:
-    """The multiply-adds of a convolution: each element of the output meets one filter."""
+    """Return the multiply-adds of a convolution: each element of the output uses one filter."""
     return math.prod(output) * math.prod(inputs[1][1:])
 
 
 def _transposed(_node: onnx.NodeProto, inputs: _Shapes, _output: tuple[int, ...]) -> int:
-    """The multiply-adds of a transposed convolution: each element of the input meets one filter."""
+    """Return the multiply-adds of a transposed convolution: each element of the input uses one filter."""
     return math.prod(inputs[0]) * math.prod(inputs[1][1:])
 
 
@@ -51,7 +51,7 @@ def _product(node: onnx.NodeProto, inputs: _Shapes, output: tuple[int, ...]) -> 
 
 
 def _attention(_node: onnx.NodeProto, inputs: _Shapes, output: tuple[int, ...]) -> int:
-    """The multiply-adds of two products: queries with keys, and their weights with values."""
+    """Return the multiply-adds of two products: of queries with keys, and of the attention weights with values."""
     queries, keys = inputs[:2]
     return math.prod(queries) * keys[-2] + math.prod(output) * keys[-2]
 

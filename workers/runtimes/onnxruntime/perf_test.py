@@ -1,8 +1,8 @@
 """ONNX Runtime's own `onnxruntime_perf_test`: its arguments, its limits, its output.
 
 It runs a model a number of times on random numbers, prints a summary, and writes the time of each inference to a file.
-It tells no answers, no version and not where operators ran. Only the first inference is apart from the others, in whole
-milliseconds. Source: onnxruntime's onnxruntime/test/perftest.
+It reports neither answers, nor a version, nor where operators ran. Only the first inference is reported separately, in
+whole milliseconds. Source: onnxruntime's onnxruntime/test/perftest.
 """
 
 import re
@@ -24,7 +24,7 @@ from workers.runtimes.stock_tool import ToolOutput, ToolRun
 NAME = PERF_TEST
 _LEVELS = {"all": 99, "extended": 2, "basic": 1, "disabled": 0}
 _SEED = 1
-"""The seed of the tool's input, which without one is what happens to be in memory."""
+"""The seed of the tool's random input; without a seed, the input is whatever happens to be in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class PerfTest(CountingTool):
         return None
 
     def timing(self, request: RunRequest, program: str) -> ToolRun:
-        """The tool runs one inference before those that it is asked for."""
+        """Return the process that times the model. The tool runs one inference before the requested ones."""
         model = PurePosixPath(request.model)
         results = str(model.with_name(f"{model.stem}-perf-test.csv"))
         argv = ["env", *map("=".join, NO_TELEMETRY.items()), program, "-e", "cpu"]
@@ -58,7 +58,8 @@ class PerfTest(CountingTool):
         return ToolRun(argv=[*argv, "-I", "-S", str(_SEED), request.model, results], output=results)
 
     def parse(self, output: ToolOutput, request: RunRequest) -> RunReport:
-        """The backend is that of the request. Raises `RunnerError`: `no_report`, `truncated` or `garbled`."""
+        """Return the report of a timing, with the backend of the request. Raises `RunnerError`: `no_report`,
+        `truncated` or `garbled`."""
         summary = read_summary(text_of(NAME, output.stdout))
         samples_ns = read_results(text_of(NAME, output.output))
         inferences = request.warmup_iterations + request.iterations
@@ -68,7 +69,7 @@ class PerfTest(CountingTool):
                 f"{NAME} reports {summary.log.iterations} iterations, and its file {len(samples_ns)}, of {inferences}",
             )
         mean_ms = sum(samples_ns) / len(samples_ns) / 1e6
-        # Both figures are of six digits.
+        # Both figures have six digits.
         if abs(mean_ms - summary.log.mean_ms) > 1e-4 * mean_ms + 1e-6:
             raise RunnerError(
                 "garbled", f"{NAME} prints a mean of {summary.log.mean_ms} ms, and its file has one of {mean_ms:.6g} ms"
@@ -91,7 +92,8 @@ class PerfTest(CountingTool):
         raise _no_answers()
 
     def refusal(self, output: ToolOutput) -> RunnerError | None:
-        """The tool's error: `bad_arguments`, `runner_broken`, `runtime_skew`, `load_failed` or `run_failed`."""
+        """Return the tool's error: `bad_arguments`, `runner_broken`, `runtime_skew`, `load_failed` or `run_failed`;
+        `None` if its output shows none."""
         text, printed = said(output.stderr), said(output.stdout)
         if re.search(r"Unknown command line flag|See 'onnxruntime_perf_test|invalid option", text):
             return RunnerError("bad_arguments", f"{NAME} knows another set of flags: {shown(text)}")
@@ -105,7 +107,7 @@ class PerfTest(CountingTool):
             return RunnerError("runtime_skew", shown(text))
         if run := re.search(r"Run failed:(.{1,1000})", printed):
             return RunnerError("run_failed", shown(run[1]))
-        # The tool warns there too.
+        # The tool writes its warnings to stderr, too.
         if re.search(r"fail|exception|error", text, re.IGNORECASE):
             return RunnerError("load_failed", shown(text))
         return None

@@ -20,7 +20,7 @@ class NodeRun:
 
 
 def runs(text: str) -> Iterator[NodeRun]:
-    """All runs of nodes, in the file's order. Raises `ValueError` if it is no profile."""
+    """Yield all runs of nodes, in the file's order. Raises `ValueError` if `text` is no profile."""
     for event in _events(text):
         name, details = str(event.get("name", "")), event.get("args", {})
         if event.get("cat") == "Node" and name.endswith("_kernel_time"):
@@ -34,8 +34,8 @@ def runs(text: str) -> Iterator[NodeRun]:
 
 
 def operators(line: Mapping[str, Any], iterations: int) -> Iterator[OperatorRun]:
-    """The operators of the last so many runs of the whole model: the runs before them are the warm-up. As
-    `profiles.OwnForm`."""
+    """Yield the operators of the last `iterations` runs of the whole model: the runs before them are the warm-up. Has
+    the form of `operator_profile.OwnForm`."""
     text = str(line["onnxruntime"])
     whole = [event for event in _events(text) if event.get("cat") == "Session" and event.get("name") == "model_run"]
     begins = sorted(nanoseconds(event["ts"], times=1000) for event in whole)[-iterations:]

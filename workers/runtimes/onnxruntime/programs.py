@@ -16,10 +16,10 @@ _HINT = "edgesweep explain runtimes says how to get both"
 
 
 def programs(facts: DeviceFacts, toolchain: str = INSTALLED) -> dict[str, Program]:
-    """The programs of a device, as in `workers.runtimes.torchscript.programs.programs`: the C++ runner, from the ABI's
-    sub-folder, where the user puts it with the library that it opens (`libonnxruntime.so`, or
+    """Return the programs for a device, as `workers.runtimes.torchscript.programs.programs` does: the C++ runner, from
+    the ABI's sub-folder, into which the user puts it with the library that it opens (`libonnxruntime.so`, or
     `libonnxruntime-1.31.1.so` of another release), or else ONNX Runtime's own tool. A virtual phone gets the runner
-    that is compiled here.
+    that is compiled on this machine.
 
     Raises `BuildError`: `no_runner`, and the errors of compiling.
     """
@@ -30,7 +30,7 @@ def programs(facts: DeviceFacts, toolchain: str = INSTALLED) -> dict[str, Progra
         for file in (runner, library):
             check_machine(file, facts.abi, _HINT)
         return {"onnx": Program(path=str(native_runner.with_library(runner, library)))}
-    # The tool does not say of which release it is.
+    # The tool does not report its release.
     if tool.is_file() and toolchain == INSTALLED:
         check_machine(tool, facts.abi, _HINT)
         return {"onnx": Program(path=str(tool), tool=PerfTest.from_file(tool), library_mb=megabytes(tool))}
@@ -48,7 +48,7 @@ def programs(facts: DeviceFacts, toolchain: str = INSTALLED) -> dict[str, Progra
 
 
 def releases(facts: DeviceFacts) -> tuple[str, ...]:
-    """The releases whose library lies beside the runner; for a virtual phone also those on this machine."""
+    """Return the releases whose library lies beside the runner; for a virtual phone also those on this machine."""
     folder = folder_for(facts, _HINT)
     before, _, after = _library("-*").partition("*")
     files = folder.glob(before + "*" + after) if (folder / RUNNER).is_file() else ()

@@ -1,9 +1,10 @@
-"""The Python runner of ONNX Runtime: loads one ONNX file, and times or evaluates it like PyTorch Mobile's.
+"""The Python runner of ONNX Runtime: loads one ONNX file, and times or evaluates it like PyTorch Mobile's Python
+runner.
 
     python -m workers.runtimes.onnxruntime.runner --model model.onnx --input-dims 1,3,224,224 --iter 200
 
-Arguments, report and measuring code are those of that runner; only loading and running differ. Input and output are
-bound once to the tensors that the measuring code has, so that an iteration copies and allocates nothing.
+Arguments, report and measuring code are those of PyTorch Mobile's runner; only loading and running differ. Input and
+output are bound once to the tensors of the measuring code, so that an iteration copies and allocates nothing.
 """
 
 import argparse
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 NAME = "python-onnxruntime"
 VERSION = "3"
-"""Part of every job key; increased with every change that can change a result."""
+"""The version, part of every job key; increased with every change that can change a result."""
 
 PROVIDERS = {
     "cpu": "CPUExecutionProvider",
@@ -37,7 +38,7 @@ PROVIDERS = {
 }
 """ONNX Runtime's execution providers by backend."""
 _OPTIONS = {"qnn": {"backend_path": "libQnnHtp.so"}}
-"""The options of providers: Qualcomm's library of the NPU."""
+"""The options of providers, by backend: for QNN, Qualcomm's library for the NPU."""
 
 _LEVELS = {
     "all": "ORT_ENABLE_ALL",
@@ -54,7 +55,7 @@ _ERRORS_ONLY = 3
 
 
 class _Model:
-    """A session that is called as a module of torch is."""
+    """A session that is called like a torch module."""
 
     def __init__(self, session: Any) -> None:
         import torch
@@ -75,8 +76,8 @@ class _Model:
         self._binding.bind_output(outputs[0].name, "cpu", 0, _float32(), sizes, self._answer.data_ptr())
 
     def __call__(self, x: "torch.Tensor") -> "torch.Tensor":
-        """The answer is valid until the next call. It is not copied: that would take a twentieth of a small model's
-        time, and the C++ runner copies nothing."""
+        """Return the answer, which is valid until the next call. It is not copied: that would take a twentieth of a
+        small model's time, and the C++ runner copies nothing."""
         if x.data_ptr() != self._bound:
             self._binding.bind_input(self._input, "cpu", 0, _float32(), tuple(x.shape), x.data_ptr())
             self._bound = x.data_ptr()
@@ -84,7 +85,7 @@ class _Model:
         return self._answer
 
     def end_profile(self) -> str:
-        """The session's own profile."""
+        """End the session's profiling, and return ONNX Runtime's own profile of the session."""
         return Path(self._session.end_profiling()).read_text(encoding="utf-8")
 
 
@@ -129,7 +130,7 @@ def _opened(arguments: argparse.Namespace) -> Load:
 
 
 def session_options(graph_optimization: str, threads: int) -> Any:
-    """The options of every session of a file, whether it is timed or looked at."""
+    """Return the options of every session of a file, whether it times the file or only inspects it."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -170,7 +171,7 @@ PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics, pr
 
 
 def alone(argv: list[str]) -> int:
-    """One run, without batches. Returns the exit code."""
+    """Do one run, without batches. Returns the exit code."""
     return run_alone(argv, PROGRAM)
 
 

@@ -18,7 +18,7 @@ from workers.runtimes.onnxruntime.runner import NAME, PROVIDERS, VERSION
 from workers.runtimes.onnxruntime.supports import reason_against
 
 BUILDER_VERSION = "1"
-"""Increased with every change that gives another artifact for the same variant."""
+"""The version, increased with every change that gives another artifact for the same variant."""
 
 _ASK = [sys.executable, "-P", "-c", "import onnxruntime; print(*onnxruntime.get_available_providers())"]
 _ASK_S = 60.0

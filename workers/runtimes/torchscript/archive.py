@@ -29,7 +29,7 @@ class Archive:
 
 
 def read(path: Path) -> Archive:
-    """The properties of a file. Raises `NoArchive` if the file is truncated, damaged, of another kind, or a
+    """Return the properties of a file. Raises `NoArchive` if the file is truncated, damaged, of another kind, or a
     decompression bomb."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -43,7 +43,7 @@ def read(path: Path) -> Archive:
 def _read(archive: zipfile.ZipFile, file_bytes: int) -> Archive:
     records = {info.filename.partition("/")[2]: info for info in archive.infolist()}
     _check_sizes(archive.infolist(), file_bytes)
-    # From version 6 on (needed by ViT's operators) torch stores it in another place.
+    # From file version 6 on (needed by ViT's operators) torch stores the version in another place.
     version = records.get("version") or records.get(".data/version")
     if version is None or "data.pkl" not in records:
         raise ValueError("it holds no TorchScript")
@@ -78,7 +78,7 @@ def _backend(archive: zipfile.ZipFile, records: dict[str, zipfile.ZipInfo]) -> s
 
 
 def _first_number(archive: zipfile.ZipFile, bytecode: zipfile.ZipInfo) -> int:
-    """The bytecode's version: the first element of the pickled tuple."""
+    """Return the bytecode's version: the first element of the pickled tuple."""
     with archive.open(bytecode) as file:
         head = file.read(_HEAD_BYTES)
     for operation, argument, _ in pickletools.genops(head):

@@ -1,7 +1,7 @@
 """Strict parser of a batch's output: for each item a complete and valid report, or the reason why there is none.
 
-The events are those that `runner/batch.py` lists. The lines of an item are the report of a run alone: `report` reads
-them.
+`runner/batch.py` lists the events. The lines of an item are the report of a run without a batch, which `runner_report`
+reads.
 """
 
 import json
@@ -21,7 +21,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def parse(stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
-    """See `BatchRuntime.parse_batch`. Of invalid lines, only those of one item are lost, unless they hide an item."""
+    """See `BatchRuntime.parse_batch`. Invalid lines cost only the item that they belong to, unless they hide the start
+    of an item."""
     if len(stdout) > runner_report.MAX_BYTES:
         raise RunnerError(
             "garbled", f"the runner printed {len(stdout)} bytes; at most {runner_report.MAX_BYTES} are read"
@@ -43,13 +44,13 @@ def parse(stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
 
 
 def _lines(stdout: bytes) -> list[bytes]:
-    """The lines, at least one. Each has its newline, but for a last one that was cut off."""
+    """Return the lines, at least one. Each has its newline, except a last line that was cut off."""
     pieces = stdout.split(b"\n")
     return [piece + b"\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] or len(pieces) == 1 else [])
 
 
 def _mark(line: bytes) -> dict[str, Any]:
-    """The event of a line that marks the parts of a batch; empty for other lines."""
+    """Return the event of a line that marks the parts of a batch; empty for other lines."""
     if len(line) > _MAX_MARK_BYTES or not line.endswith(b"\n"):
         return {}
     try:
@@ -60,7 +61,7 @@ def _mark(line: bytes) -> dict[str, Any]:
 
 
 def _refusal(stdout: bytes) -> RunnerError:
-    """The error of a runner that began no batch."""
+    """Return the error of a runner that began no batch."""
     try:
         runner_report.parse(stdout)
     except RunnerError as error:
@@ -71,8 +72,8 @@ def _refusal(stdout: bytes) -> RunnerError:
 
 
 def _items(lines: Sequence[bytes]) -> list[list[bytes]]:
-    """The lines of each item that the runner began, without the line that begins it. They end at an item whose number
-    is not the next: nobody knows which item its lines belong to."""
+    """Return the lines of each item that the runner began, without the line that begins the item. The list ends before
+    an item whose number is not the next one, because it is not known which item such lines belong to."""
     items: list[list[bytes]] = []
     for line in lines:
         mark = _mark(line)

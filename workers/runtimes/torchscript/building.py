@@ -23,7 +23,7 @@ from workers.runtimes.torchscript.save import bundle, save
 from workers.runtimes.torchscript.torch_state import build_state
 
 EVAL_IMAGES = 8
-"""Images in the sibling for stock tools. With 100, MobileNetV2 would grow from 14 MB to 75 MB."""
+"""The number of images in the sibling for stock tools. With 100, MobileNetV2 would grow from 14 MB to 75 MB."""
 _INPUT_TYPES = {"float32": "float"}
 
 
@@ -31,7 +31,7 @@ def build(
     runtime: Runtime, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None
 ) -> Manifest:
     """See `Runtime.build`."""
-    # A sweep's other runtimes change neither its stages nor its manifest.
+    # The versions of a sweep's other runtimes change neither stages nor manifest.
     inputs = replace(inputs, versions=runtime.versions())
     package = inputs.package
     emulated = variant.backend != "cpu"
@@ -105,8 +105,9 @@ def _verified(runtime: Runtime, variant: Variant, request: RunRequest, inputs: B
 
 
 def _standard(variant: Variant, inputs: BuildInputs) -> Standard:
-    """Trained models are compared with fp32 eager. Random weights amplify fp16 rounding errors, so a Metal artifact
-    with random weights is compared with an eager run that also rounds to fp16."""
+    """Return the reference of the verification. Trained models are compared with fp32 eager. Random weights amplify
+    fp16 rounding errors, so a Metal artifact with random weights is compared with an eager run that also rounds to
+    fp16."""
     settled = inputs.package.weights_id.startswith("random:")
     least = least_sqnr_db(variant, settled=settled)
     if variant.backend != "metal" or not settled:

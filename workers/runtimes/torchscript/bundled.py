@@ -17,7 +17,8 @@ from workers.runtimes.torchscript.save import bundle
 from workers.runtimes.torchscript.torch_state import build_state
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Devices are measured in parallel threads of one process, and torch has one engine per process."""
+"""Devices are measured in parallel threads of one process, and torch has one engine per process: one thread bundles at
+a time."""
 
 
 def eval_sibling(manifest: Manifest, model: Path, images: Images, folder: Path) -> EvalSibling:

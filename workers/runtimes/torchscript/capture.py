@@ -62,7 +62,7 @@ def _forget_dead_operators() -> None:
 
 def trace(model: torch.nn.Module, *images: torch.Tensor) -> torch.jit.ScriptModule:
     """Trace the model on `images` (B, C, H, W), and compare the trace with the model on other inputs. A model with
-    several arguments is given a tensor for each, of any shape.
+    several arguments gets a tensor for each argument, of any shape.
 
     torch's own check compares graphs, and refuses correct traces (ViT). This one compares outputs, on inputs for which
     a branch in the model is likely to differ. Raises `BuildError`: `not_traceable`, `trace_differs`, or
@@ -92,7 +92,7 @@ _Calls = Mapping[str, tuple[object, ...]]
 
 
 def _probes(*images: torch.Tensor) -> _Calls:
-    """Inputs for which a branch in the model is likely to differ, quantized like `images`."""
+    """Return inputs for which a branch in the model is likely to differ, quantized like `images`."""
     changes: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
         "the input negated": torch.neg,
         "the input mirrored": lambda floats: floats.flip(-1),
@@ -104,14 +104,14 @@ def _probes(*images: torch.Tensor) -> _Calls:
 
 
 def quantized_as(images: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """`x` with the type of `images`: as it is, or quantized with the same numbers."""
+    """Return `x` in the type of `images`: unchanged, or quantized with the same scale and zero point."""
     if not images.is_quantized:
         return x
     return torch.quantize_per_tensor(x, images.q_scale(), images.q_zero_point(), images.dtype)
 
 
 def _part(name: str, module: torch.nn.Module, calls: _Calls) -> torch.jit.ScriptModule:
-    """`module` with the path `name`, traced as a whole if possible, else scripted around its traced parts."""
+    """Return `module`, whose path is `name`, traced as a whole if possible, else scripted around its traced parts."""
     if isinstance(module, torch.jit.ScriptModule):
         return module
     try:
@@ -138,7 +138,7 @@ def _part(name: str, module: torch.nn.Module, calls: _Calls) -> torch.jit.Script
 
 
 def _inside(module: torch.nn.Module, calls: _Calls) -> list[tuple[str, torch.nn.Module, _Calls]]:
-    """The outermost modules that run inside `module`: path, module, and the arguments of its calls.
+    """Return the outermost modules that run inside `module`: path, module, and the arguments of its calls.
 
     Lists of modules do not run themselves, so their entries are outermost. Modules that are called with keyword
     arguments, or not called at all, are left out and later scripted.
@@ -184,7 +184,7 @@ def _copies(args: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def _trace(model: torch.nn.Module, calls: _Calls) -> torch.jit.ScriptModule:
-    """A trace of the first call, checked on all of them."""
+    """Return a trace of the first call, checked on all calls."""
     example = next(iter(calls.values()))
     if not all(isinstance(arg, torch.Tensor) for args in calls.values() for arg in args):
         raise BuildError("not_traceable", "it takes something else than tensors", "try capture: [script]")

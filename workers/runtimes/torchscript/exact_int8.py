@@ -1,4 +1,4 @@
-"""Static int8 in exact arithmetic: the results of a CPU on which sums of 8-bit products do not saturate.
+"""Computes static int8 in exact arithmetic, as a CPU on which sums of 8-bit products do not saturate.
 
 Products and their sums are whole numbers in float64, exact up to 2**53; scales, bias and rounding are applied after, as
 in the engines. Slow: only for checks on a host whose engine saturates, of models for devices whose engine does not.
@@ -18,7 +18,7 @@ Kernel = Callable[[torch.Tensor, Any, float, int], torch.Tensor]
 
 @contextmanager
 def exact_int8() -> Iterator[None]:
-    """A context in which this process computes all int8 convolutions and linears exactly, with any engine."""
+    """Let this process compute all int8 convolutions and linears exactly in the block, with any engine."""
     with _scoped_library("quantized", "IMPL") as library:
         with warnings.catch_warnings():
             # torch warns once per process that one of its kernels is overridden.
@@ -32,7 +32,7 @@ def exact_int8() -> Iterator[None]:
 
 
 def engine_saturates() -> bool:
-    """Tell whether the present engine saturates for the largest possible sum of two 8-bit products."""
+    """Tell whether the current engine saturates for the largest possible sum of two 8-bit products."""
     largest = torch._make_per_tensor_quantized_tensor(torch.full((1, 64), 255, dtype=torch.uint8), 1.0, 0)
     weights = torch._make_per_tensor_quantized_tensor(torch.full((64, 64), 127, dtype=torch.int8), 1.0, 0)
     packed = torch.ops.quantized.linear_prepack(weights, None)
@@ -72,7 +72,7 @@ def _linear(x: torch.Tensor, packed: Any) -> torch.Tensor:
 
 
 def _integers(x: torch.Tensor) -> torch.Tensor:
-    """The stored whole numbers of a quantized tensor minus its zero points."""
+    """Return the stored integers of a quantized tensor minus its zero points."""
     if x.qscheme() == torch.per_tensor_affine:
         return x.int_repr().double() - x.q_zero_point()
     shape = (-1, *(1 for _ in x.shape[1:]))
@@ -80,7 +80,7 @@ def _integers(x: torch.Tensor) -> torch.Tensor:
 
 
 def _scaled(sums: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """Real values of integer sums of products (B, channels, ...), with the bias added."""
+    """Return the real values of integer sums of products (B, channels, ...), with the bias added."""
     shape = (1, -1, *(1 for _ in sums.shape[2:]))
     per_channel = weight.qscheme() != torch.per_tensor_affine
     scales = weight.q_per_channel_scales().double().reshape(shape) if per_channel else weight.q_scale()

@@ -14,12 +14,13 @@ GET = (
 )
 _FORMATS = {"full": "pt", "lite": "ptl"}
 _OF_AAR = {"full": "libpytorch_jni.so", "lite": "libpytorch_jni_lite.so"}
-# build_android.sh and the AARs have the same.
+# The API level of build_android.sh and the AARs.
 _LEVEL = 21
 
 
 def recipe(library: Path, abi: str, choice: Choice, folder: Path) -> Recipe:
-    """`library`: a folder with include/ and lib/, or an AAR, which is unpacked into `folder`. Raises `BuildError`."""
+    """Return how the runner is compiled. `library`: a folder with include/ and lib/, or an AAR, which is unpacked into
+    `folder`. Raises `BuildError`."""
     tree = aar.tree(library, abi, folder)
     has = [name for name, file in _OF_AAR.items() if (tree / "lib" / file).is_file()]
     interpreter = choice.interpreter or (has or ["full"])[0]

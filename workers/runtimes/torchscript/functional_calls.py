@@ -22,8 +22,8 @@ _DEFAULTS: dict[str, object] = {"bias": None, "stride": 1, "padding": 0, "dilati
 
 
 def spell_out(graph: GraphModule, node: Node) -> None:
-    """Give a call of a convolution all its arguments, and numbers for a padding that is a word: int8 kernels have no
-    defaults and know no words. Where its ends differ, a call that pads comes before it.
+    """Give a call of a convolution all its arguments, and its padding as numbers instead of a word: int8 kernels have
+    no defaults and accept no words. If the ends of a dimension differ, insert a call that pads before it.
 
     Nothing is changed if the weight's size is not known, or a number is computed in the graph.
     """
@@ -55,15 +55,15 @@ def spell_out(graph: GraphModule, node: Node) -> None:
 
 
 def read_what_is_written(graph: GraphModule) -> None:
-    """Let what comes after an in-place operation read its result, which is the same tensor.
+    """Let nodes after an in-place operation read the operation's result instead of its input, which is the same tensor.
 
-    A statement such as `x.sub_(mean)` has a result that nothing reads: torch's passes delete it (torch 2.12.1; wrong
-    answers, without an error).
+    Otherwise nothing reads the result of a statement such as `x.sub_(mean)`, and torch's passes delete it (torch
+    2.12.1; wrong answers, without an error).
     """
     roots: dict[Node, Node] = {}
-    """The node that a tensor came from, by the result of an in-place operation."""
+    """The node whose tensor an in-place operation writes into, by the node of the operation."""
     latest: dict[Node, Node] = {}
-    """The result that was written last, by that node."""
+    """The last in-place operation on a node's tensor, by that node."""
 
     def as_written(read: Node) -> Node:
         return latest.get(roots.get(read, read), read)

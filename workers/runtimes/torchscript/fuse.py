@@ -16,8 +16,8 @@ from workers.runtimes.torchscript.sized_trace import sized_trace
 
 
 def symbolic(model: torch.nn.Module, example: torch.Tensor | None = None) -> GraphModule:
-    """The model's graph. Raises `BuildError("not_traceable")` if its control flow depends on its input: on values, or
-    without an `example` (B, C, H, W) also on sizes."""
+    """Return the model's graph. Raises `BuildError("not_traceable")` if the model's control flow depends on its input:
+    on values, or without an `example` (B, C, H, W) also on sizes."""
     try:
         graph = _traced(model, example)
     except Exception as error:
@@ -43,7 +43,7 @@ def _traced(model: torch.nn.Module, example: torch.Tensor | None) -> GraphModule
     except Exception:
         if example is None:
             raise
-        # The model's code raises anything; the first error is about the model as it is.
+        # The model's code may raise any exception; the first one is about the unchanged model.
         with suppress(Exception):
             return sized_trace(model, example)
         raise
@@ -125,7 +125,8 @@ def _module(graph: GraphModule, node: Node) -> torch.nn.Module | None:
 
 
 def fused_groups(before: GraphModule, after: GraphModule) -> tuple[str, ...]:
-    """The groups of nodes in `before` that torch fused into one node of `after`, which keeps the first node's name."""
+    """Return the groups of nodes in `before` that torch fused into one node of `after`, which keeps the first node's
+    name."""
     names = {node.name for node in after.graph.nodes}
     groups: dict[Node, list[Node]] = {}
     owner: dict[Node, Node] = {}

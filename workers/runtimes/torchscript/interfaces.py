@@ -23,7 +23,7 @@ class QParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """An int8 model without quantize and dequantize at its ends.
+    """An int8 model without quantize at its input and dequantize at its output.
 
     `core` takes a quantized tensor (B, C, H, W) with the parameters `input`. It returns a quantized tensor with the
     parameters `output`, or floats if `output` is `None`, because the model's last operator is not quantized.
@@ -56,7 +56,7 @@ class FloatEnds(torch.nn.Module):
 
 
 def wrap_core(core_module: torch.nn.Module, core: Core) -> torch.nn.Module:
-    """`core_module` with the interface `core`. It is `core.core`, or its captured or converted form.
+    """Return `core_module` with the interface `core`. `core_module` is `core.core`, or its captured or converted form.
 
     The result is not scripted: the caller scripts or traces it. The interface `full` needs no wrapper.
     """
@@ -100,7 +100,7 @@ def split(graph: GraphModule) -> Core:
 
 
 def _quantizes(graph: GraphModule, node: Node) -> QParams | None:
-    """The parameters of a quantize node of FX or eager mode; `None` for other nodes."""
+    """Return the parameters of a quantize node of FX or eager mode; `None` for other nodes."""
     if node.target is torch.quantize_per_tensor:
         scale, zero_point, dtype = node.args[1:]
     elif node.op == "call_module" and isinstance(module := graph.get_submodule(str(node.target)), Quantize):
@@ -127,7 +127,7 @@ def _dequantizes(graph: GraphModule, node: Node) -> bool:
 
 
 def with_numbers(graph: GraphModule) -> GraphModule:
-    """A copy of `graph` whose scales and zero points are Python numbers instead of buffers.
+    """Return a copy of `graph` whose scales and zero points are Python numbers instead of buffers.
 
     NNAPI's converter needs numbers, and `split` reads its parameters from them.
     """
@@ -162,7 +162,8 @@ _FIXED = {
 
 
 def _output_qparams(graph: GraphModule, node: Node) -> QParams:
-    """The parameters of the quantized output of `node`: its own, or those of its input if it keeps them."""
+    """Return the parameters of the quantized output of `node`: its own, or those of its input if the operator keeps
+    them."""
     while True:
         module = graph.get_submodule(str(node.target)) if node.op == "call_module" else None
         # Eager mode keeps the parameters of arithmetic in an inner module.

@@ -1,7 +1,7 @@
 """The C++ runner of PyTorch Mobile (`workers/native/runner.cpp`): its version, and its program on this machine.
 
-It takes the arguments of the Python runner and prints the same events. The program is `runner_batch.cpp`, which has
-batches too and includes the other. This module does not import torch.
+It takes the arguments of the Python runner and prints the same events. The program is compiled from `runner_batch.cpp`,
+which includes `runner.cpp` and adds batches. This module does not import torch.
 """
 
 from pathlib import Path
@@ -13,23 +13,24 @@ from workers.toolchains.environments import package_folder
 
 NAME = "native-torchscript"
 SOURCE = "runner.cpp"
-"""The source that times an artifact alone. Its hash is in job keys, so what is only for batches is not in it."""
+"""The source that times one artifact. Its hash is in job keys, so code that only batches need is not in it."""
 PROGRAM_SOURCE = "runner_batch.cpp"
 PROFILER_SOURCE = "torchscript_profiler.cpp"
 
 
 def version() -> str:
-    """The first 12 hex digits of sha256 over the sources of runs alone: part of every job key and of every report."""
+    """Return the first 12 hex digits of the sha256 over the sources that time one artifact: part of every job key and
+    of every report."""
     return compiler.source_id(SOURCE)
 
 
 def runner() -> str:
-    """Name and version, as in its reports."""
+    """Return name and version, as in the runner's reports."""
     return f"{NAME} {version()}"
 
 
 def program() -> Path:
-    """The runner for this machine, compiled against the installed torch on first use (20 s) and kept.
+    """Return the runner for this machine, compiled against the installed torch on first use (20 s) and cached.
 
     Raises `BuildError`: `no_compiler`, `no_torch` or `not_compilable`.
     """
@@ -37,12 +38,13 @@ def program() -> Path:
 
 
 def libraries() -> tuple[Path, ...]:
-    """The libraries of the installed torch that the program is linked to."""
+    """Return the libraries of the installed torch that the program is linked to."""
     folder = package_folder("torch", INSTALLED)
     return () if folder is None else tuple(file for name in LIBRARIES for file in folder.glob(f"lib/{name}.*"))
 
 
 def profiler() -> Path:
-    """The program that tells the time of each operator, for this machine; compiled and kept as `program`."""
+    """Return the program that reports the time of each operator, for this machine; compiled and cached as `program`
+    is."""
     flags = (f'-DEDGESWEEP_RUNNER_VERSION="{compiler.source_id(PROFILER_SOURCE)}"',)
     return compiler.program(PROFILER_SOURCE, "edgesweep_profiler", flags)

@@ -50,7 +50,7 @@ def lower(variant: Variant, inputs: BuildInputs, stages: Stages) -> Lowered:
 
 
 def sources(inputs: BuildInputs) -> Sources:
-    """The dependencies of the stages of all variants of `inputs`."""
+    """Return the dependencies of the stages of all variants of `inputs`."""
     package = inputs.package
     return Sources(
         model_source=package.model_source,
@@ -92,7 +92,7 @@ class _Build:
         return self._stage("fuse", lambda: fuse(self._graph()))
 
     def _float(self) -> Body:
-        """The float model that is captured, or that dynamic quantization starts from."""
+        """Return the float model that is captured, or that dynamic quantization starts from."""
         return self._fused() if self._variant.fuse else (self._load(), ())
 
     def _prepared(self) -> quantize.Prepared:
@@ -130,7 +130,7 @@ class _Build:
         return self._converted() if self._variant.precision == "int8" else self._float()
 
     def _core(self) -> Core | None:
-        """The int8 model without its float ends, if the interface needs it; else `None`."""
+        """Return the int8 model without its float ends, if the interface needs it; else `None`."""
         interfaces = ("core", "full") if self._variant.backend == "nnapi" else ("full",)
         if self._variant.interface not in interfaces:
             return None
@@ -216,7 +216,8 @@ class _Build:
         )
 
     def _images(self) -> torch.Tensor:
-        """One batch of calibration images, of the size that the runner passes; seeded noise if there are none."""
+        """Return one batch of calibration images, of the size that the runner passes; seeded noise if there are
+        none."""
         shape, images = self._inputs.package.input_shape, self._inputs.calibration
         if len(images) == 0:
             return torch.rand(shape, generator=torch.Generator().manual_seed(0))
@@ -224,7 +225,7 @@ class _Build:
 
 
 def tensor_spec(shape: tuple[int, ...], qparams: QParams | None) -> TensorSpec:
-    """An input or output, as described in the manifest."""
+    """Return the description of an input or output for the manifest."""
     if qparams is None:
         return TensorSpec(shape=shape, dtype="float32")
     dtype = str(qparams.dtype).removeprefix("torch.")
@@ -234,7 +235,8 @@ def tensor_spec(shape: tuple[int, ...], qparams: QParams | None) -> TensorSpec:
 def _optimized(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
     try:
         # The model is frozen first, because optimize_for_mobile's folding of Conv+BN drops the resulting bias (pytorch
-        # issue 76807, still in 2.12.1). Without that, models that are traced, or scripted with control flow, have 1 dB.
+        # issue 76807, still in 2.12.1). Without freezing, models that are traced, or scripted with control flow, have a
+        # signal-to-noise ratio of 1 dB.
         optimized: torch.jit.ScriptModule = optimize_for_mobile(torch.jit.freeze(module))
     except Exception as error:
         raise BuildError(

@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"-?(?:[0-9]{1,40}(?:\.[0-9]{1,40})?(?:e[+-]?[0-9]{1,3})?|i
 
 
 def read_matrix(text: str) -> list[list[float]]:
-    """The rows of one printed matrix of real numbers; a quantized one is printed dequantized.
+    """Return the rows of one printed matrix of real numbers; a quantized one is printed dequantized.
 
     PyTorch prints four decimals of the values or, if they are large or small, of the values divided by the scale. So
     parsed values differ from the tensor by at most 5e-5, times its largest absolute value if that is above 1. NaN and
@@ -45,7 +45,7 @@ def read_matrix(text: str) -> list[list[float]]:
 
 
 def _blocks(text: str, columns: int) -> list[tuple[str, int]]:
-    """The text without the heading, and the number of columns, of each group of columns."""
+    """Return for each group of columns its text without the heading, and its number of columns."""
     headings = list(_COLUMNS.finditer(text))
     if not headings:
         return [(text, columns)]

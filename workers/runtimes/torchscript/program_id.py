@@ -1,8 +1,8 @@
 """Identifies builds that are one program: the same operators on tensors of the same shapes, whatever the weights'
 values.
 
-Fusing and then optimising gives what optimising alone gives, but for rounding. Two such builds take the same time, and
-no number of measurements can tell them apart.
+Fusing and then optimising gives the same program as optimising alone, but for rounding. Two such builds take the same
+time, and no number of measurements can tell them apart.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ class _NotComparableError(Exception):
 
 
 def program_id(file: Path) -> str | None:
-    """A hash of the program in a saved model. `None` for a model that keeps its weights as attributes, because it was
-    not frozen, or that holds anything unknown: then nothing is said.
+    """Return a hash of the program in a saved model; `None` for a model that keeps its weights as attributes, because
+    it was not frozen, or that contains anything unknown.
 
-    Numbers outside of tensors are part of it, and so are the values of integer tensors, which may be indices.
+    Numbers outside of tensors are part of the hash, and so are the values of integer tensors, which may be indices.
     """
-    # A runner has the saved module: a module that was never saved may still have other strides.
+    # The module is loaded from the file, as in a runner: a module that was never saved may still have other strides.
     module: torch.jit.ScriptModule = torch.jit.load(str(file), map_location="cpu")  # type: ignore[no-untyped-call]  # torch has no types for it
     digest = hashlib.sha256()
     try:
@@ -37,11 +37,12 @@ def program_id(file: Path) -> str | None:
 
 
 def _lines(block: torch.Graph | torch.Block, numbers: dict[str, int]) -> Iterator[str]:
-    """The lines of a block, one per node, in their order. `numbers`: of the values; their names depend on the source
-    code."""
+    """Yield the lines of a block, one per node, in their order. `numbers`: the number of each value, by its name.
+    Numbers replace the names, which depend on the source code."""
 
     def number(value: torch.Value) -> str:
-        # A class: the graph's own module, of which nothing is read, or prepacked weights, which are described.
+        # A value of a class is the graph's own module, of which nothing is read, or prepacked weights, which
+        # `_described` describes.
         kind = "module" if isinstance(value.type(), torch._C.ClassType) else _MANGLED.sub("", str(value.type()))
         return f"%{numbers.setdefault(value.debugName(), len(numbers))} {kind}"
 
@@ -66,7 +67,7 @@ def _constant(node: torch.Node) -> object:
 
 
 def _described(value: object) -> str:
-    """The description of a value. Raises `_NotComparableError`."""
+    """Return the description of a value. Raises `_NotComparableError`."""
     match value:
         case None | bool() | int() | float() | str() | torch.device() | torch.dtype():
             return repr(value)

@@ -23,14 +23,14 @@ _BOARD = "install torch there (python3 -m venv ~/edgesweep-venv), or compile the
 
 
 def programs(facts: DeviceFacts) -> dict[str, Program]:
-    """The program of this host, by format (`pt`, `ptl`), that runs such artifacts on the device.
+    """Return the programs of this host, by format (`pt`, `ptl`), that run such artifacts on the device.
 
-    A device with a Python and torch of its own gets the Python runner. For others, programs come from the ABI's
-    sub-folder of `EDGESWEEP_RUNNERS` (default: `runners` in the cache), where the user puts them; for boards it is
-    called `linux-ABI`, because a program for Android runs on no other Linux. For each format, EdgeSweep's runner is
-    preferred to PyTorch's `speed_benchmark_torch`. If there is none, a virtual phone gets the C++ runner, compiled on
-    first use; a real phone cannot run it, because it is linked to the host's libraries. Raises `BuildError`:
-    `no_runner`, and the errors of compiling.
+    A device that has Python and torch gets the Python runner. For other devices, programs come from the ABI's
+    sub-folder of `EDGESWEEP_RUNNERS` (default: `runners` in the cache), where the user puts them; for boards the
+    sub-folder is named `linux-ABI`, because a program for Android runs on no other Linux. For each format, EdgeSweep's
+    runner is preferred to PyTorch's `speed_benchmark_torch`. If there is none, a virtual phone gets the C++ runner,
+    compiled on first use; a real phone cannot run it, because it is linked to the host's libraries. Raises
+    `BuildError`: `no_runner`, and the errors of compiling.
     """
     if facts.python:
         return dict.fromkeys(RUNNERS, Program(path=str(python_program.program(facts.python))))
@@ -59,8 +59,8 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
 
 
 def profilers(facts: DeviceFacts) -> dict[str, Program]:
-    """The programs, as in `programs`, that tell the time of each operator: the Python runner, or a C++ program beside
-    the C++ runner. Raises `BuildError`: `no_runner`, and the errors of compiling."""
+    """Return the programs, as `programs` does, that report the time of each operator: the Python runner, or a C++
+    program beside the C++ runner. Raises `BuildError`: `no_runner`, and the errors of compiling."""
     if facts.python:
         return programs(facts)
     folder = folder_for(facts, _ANDROID)
@@ -79,7 +79,8 @@ def profilers(facts: DeviceFacts) -> dict[str, Program]:
 
 
 def folder_for(facts: DeviceFacts, hint: str) -> Path:
-    """The sub-folder for programs for such a device; `hint`: the next step. Raises `BuildError("no_runner")`."""
+    """Return the sub-folder for programs for such a device; `hint`: the next step in the error. Raises
+    `BuildError("no_runner")`."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", facts.abi):
         # The name comes from the device, and is used as a folder's name.
         raise BuildError("no_runner", f"{facts.abi[:100]!r} is no ABI's name", hint)
@@ -87,12 +88,12 @@ def folder_for(facts: DeviceFacts, hint: str) -> Path:
 
 
 def runners_folder(name: str) -> Path:
-    """The sub-folder for programs of one kind of device."""
+    """Return the sub-folder for programs of one kind of device."""
     return Path(os.environ.get(FOLDER_VARIABLE) or cache_folder() / "runners") / name
 
 
 def libraries_of(program: Path, abi: str, hint: str) -> tuple[str, ...]:
-    """The shared libraries that are brought with a program. Raises `BuildError`."""
+    """Return the shared libraries that a program needs beside it on the device. Raises `BuildError`."""
     files = sorted(program.with_name(program.name + BESIDE).glob("*.so"))
     for file in files:
         check_machine(file, abi, hint)
@@ -100,13 +101,13 @@ def libraries_of(program: Path, abi: str, hint: str) -> tuple[str, ...]:
 
 
 def megabytes(*files: Path) -> float:
-    """The size of files of this host together: what an app needs beside a model, where a program is linked to no
-    more."""
+    """Return the size of files of this host together, in MB: the space that an app needs beside a model, if a program
+    is linked to no other libraries."""
     return sum(file.stat().st_size for file in files) / 1e6
 
 
 def check_machine(file: Path, abi: str, hint: str) -> None:
-    """Raises `BuildError` for a program of another processor: a shell would take it for a script of its own."""
+    """Raises `BuildError` for a program of another processor: a shell would run it as a shell script."""
     with file.open("rb") as content:
         head = content.read(20)
     order: Literal["little", "big"] = "little" if head[5:6] == b"\x01" else "big"

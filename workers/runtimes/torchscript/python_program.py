@@ -1,4 +1,4 @@
-"""The Python runner as one file, for a device that has Python and torch and not EdgeSweep."""
+"""Writes the Python runner as one file, for a device that has Python and torch but not EdgeSweep."""
 
 import hashlib
 import io
@@ -23,9 +23,11 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
 def program(python: str) -> Path:
-    """The file, which runs itself with `python`, a path on the device. Equal sources give equal bytes.
+    """Write the file, which runs itself with `python`, a path on the device. Returns its path. Equal sources give equal
+    bytes.
 
-    It holds what times and evaluates on the CPU: a device that is reached in this way has no NNAPI. Raises `OSError`.
+    It contains the code that times and evaluates on the CPU: a device that is reached in this way has no NNAPI. Raises
+    `OSError`.
     """
     content = _content(python)
     folder = cache_folder() / "python-runners" / hashlib.sha256(content).hexdigest()[:16]
@@ -37,8 +39,8 @@ def program(python: str) -> Path:
 
 
 def _content(python: str) -> bytes:
-    """A shell script with an archive behind it: Python finds an archive from its end. A path in the first line of a
-    script could have no spaces, and 127 characters."""
+    """Return a shell script with a zip archive behind it: Python finds an archive from its end. In the first line of a
+    script, Python's path could have no spaces, and at most 127 characters."""
     file = io.BytesIO()
     file.write(f'#!/bin/sh\nexec {shlex.quote(python)} "$0" "$@"\n'.encode("utf-8", "surrogateescape"))
     names = [*_MODULES, (_FOLDER / "__init__").as_posix(), (_FOLDER / "archive").as_posix()]

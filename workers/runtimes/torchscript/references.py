@@ -14,12 +14,12 @@ _PYTHON_SOURCES = {"metal": "metal.py"}
 
 
 def names() -> dict[str, str]:
-    """The executor of accuracies, by backend: `reference:<backend>@<version of its source>`."""
+    """Return the executor of accuracies, by backend: `reference:<backend>@<version of its source>`."""
     return {backend: f"reference:{backend}@{_version(backend)}" for backend in _LIBRARIES}
 
 
 def library(backend: str) -> str:
-    """The path of the library for a runner's `--reference`, compiled if necessary.
+    """Return the path of the library for a runner's `--reference`, compiled if necessary.
 
     Raises `BuildError`: `no_compiler` or `not_compilable`.
     """

@@ -57,7 +57,7 @@ _REPEATED = ("warmup", "sample", "nnapi_device")
 
 
 def parse(stdout: bytes) -> RunReport:
-    """The runner's complete output.
+    """Parse the runner's complete output.
 
     Raises `RunnerError`: with the runner's own kind if it reported one, else `no_report`, `truncated` (no `end` line)
     or `garbled` (invalid content).
@@ -97,7 +97,7 @@ def parse(stdout: bytes) -> RunReport:
 
 
 def identity(stdout: bytes) -> RunnerIdentity:
-    """A runner's identity, from the start line of its `--nnapi-devices` output.
+    """Return a runner's identity, from the start line of its `--nnapi-devices` output.
 
     Errors in the list of accelerators may come from the device's drivers: then the list is empty. Raises `RunnerError`
     like `parse`.
@@ -116,7 +116,7 @@ def identity(stdout: bytes) -> RunnerIdentity:
 
 
 def _backends(start: dict[str, Any]) -> tuple[str, ...]:
-    """The backends that a program names which was compiled with a choice of them."""
+    """Return the backends that a program reports if it was compiled with a choice of them; empty for other programs."""
     names = start.get("backends", [])
     if not isinstance(names, list) or not all(isinstance(name, str) and _KIND.fullmatch(name) for name in names):
         _garbled("start with other backends than a list of their names")
@@ -124,7 +124,7 @@ def _backends(start: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _start_event(stdout: bytes) -> dict[str, Any]:
-    """The start line; the lines after it may be invalid."""
+    """Return the start line; the lines after it may be invalid."""
     first, newline, _ = stdout.lstrip().partition(b"\n")
     try:
         event = _event(first.decode("utf-8"), 1) if newline else {}
@@ -144,7 +144,7 @@ def _accelerators(stdout: bytes) -> tuple[str, ...]:
 
 
 def listing(stdout: bytes) -> NnapiListing:
-    """The complete output of `--nnapi-devices`. Raises `RunnerError` like `parse`."""
+    """Parse the complete output of `--nnapi-devices`. Raises `RunnerError` like `parse`."""
     events = _complete_events(stdout)
     operations: tuple[str, ...] | None = None
     if "nnapi_model" in events:
@@ -187,10 +187,10 @@ def _complete_events(stdout: bytes) -> dict[str, list[dict[str, Any]]]:
 
 
 def _library(events: dict[str, list[dict[str, Any]]], kind: str, message: str) -> str:
-    """The beginning of an error: the library and its version, where a runner says which it is, and the error does not.
-    Whether a library takes a file depends on its version."""
+    """Return the beginning of an error's message: the library and its version, if the runner reports them and the error
+    does not name them. Whether a library can read a file depends on its version."""
     version = events.get("start", [{}])[0].get("torch")
-    # torch's own runner tells a bare number, and its errors have it where it counts.
+    # torch's own runner reports a bare version number, and its errors name it where it matters.
     if kind not in _OF_LIBRARY or not isinstance(version, str) or " " not in version or version in message:
         return ""
     return f"{version[:_MAX_TEXT]}: "
@@ -279,7 +279,7 @@ def _text(event: dict[str, Any], name: str) -> str:
 
 
 def _driver_text(event: dict[str, Any], name: str) -> str:
-    """A text from a driver; it may be empty, and is cut if it is too long."""
+    """Return a text from a driver; it may be empty, and is cut if it is too long."""
     value = event.get(name)
     if not isinstance(value, str):
         _garbled(f"{name} is no text: {value!r:.40}")
@@ -287,7 +287,7 @@ def _driver_text(event: dict[str, Any], name: str) -> str:
 
 
 def _driver_number(event: dict[str, Any], name: str) -> int:
-    """A whole number from a driver, also an implausible one."""
+    """Return a whole number from a driver, also an implausible one."""
     value = event.get(name)
     if type(value) is not int or not -_MAX_INT - 1 <= value <= _MAX_INT:
         _garbled(f"{name} is no whole number: {value!r:.40}")

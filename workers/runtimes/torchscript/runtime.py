@@ -17,7 +17,7 @@ from workers.runtimes.torchscript.runner.main import NAME, VERSION
 from workers.runtimes.torchscript.supports import reason_against
 
 BUILDER_VERSION = "2"
-"""Increased with every change that gives another artifact for the same variant."""
+"""The version, increased with every change that gives another artifact for the same variant."""
 
 
 class TorchScript(Profiles):

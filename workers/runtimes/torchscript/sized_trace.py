@@ -1,8 +1,8 @@
-"""Traces a model for inputs of one shape: whatever follows from sizes is computed while it is traced.
+"""Traces a model for inputs of one shape: all numbers that follow from sizes are computed while the model is traced.
 
-`torch.fx.symbolic_trace` writes sizes, and what is computed from them, into the graph. So it cannot follow a branch on
-a size, nor call what takes only numbers (`torch.zeros(x.size(0), 8)`), and static int8 takes such a number for a
-tensor.
+`torch.fx.symbolic_trace` writes sizes, and numbers computed from sizes, into the graph. So it cannot follow a branch on
+a size, nor call functions that take only numbers (`torch.zeros(x.size(0), 8)`), and static int8 takes such a number for
+a tensor.
 """
 
 import operator
@@ -27,8 +27,8 @@ _ARITHMETIC = frozenset(
 
 
 def sized_trace(model: torch.nn.Module, example: torch.Tensor) -> GraphModule:
-    """The graph of `model` for inputs of the shape of `example`. Raises what the model's code raises, and what fx
-    does, for instance if a branch depends on values."""
+    """Return the graph of `model` for inputs of the shape of `example`. Raises the exceptions of the model's code and
+    of fx, for instance if a branch depends on values."""
     tracer = _Tracer(example)
     with torch.no_grad():
         graph = tracer.trace(model)
@@ -40,7 +40,7 @@ def sized_trace(model: torch.nn.Module, example: torch.Tensor) -> GraphModule:
 
 
 def is_of_one_size(graph: torch.nn.Module) -> bool:
-    """Tell whether a graph was traced for one shape, batch included. It need not take another."""
+    """Tell whether a graph was traced for one shape, batch included. Such a graph need not accept another shape."""
     return isinstance(graph, GraphModule) and _ONE_SIZE in graph.meta
 
 
@@ -60,7 +60,7 @@ def scales_by_a_size(graph: Graph) -> bool:
 
 
 def _writes(node: Node) -> bool:
-    """Tell whether something may be left of a node that nothing reads: in-place methods write into their tensor."""
+    """Tell whether a node may have an effect although nothing reads it: in-place methods write into their tensor."""
     return bool(node.is_impure()) or (node.op == "call_method" and str(node.target).endswith("_"))
 
 
@@ -83,8 +83,8 @@ class _Valued(Proxy):
 
 
 class _Tracer(Tracer):
-    """Runs each step on fake tensors, which have sizes and no values, as it is recorded. What has no tensor in it is a
-    constant of the graph."""
+    """A tracer that runs each step on fake tensors, which have sizes and no values, as it records the step. Results
+    without a tensor become constants of the graph."""
 
     def __init__(self, example: torch.Tensor) -> None:
         super().__init__()

@@ -55,12 +55,12 @@ class SpeedBenchmark(CountingTool):
     """The default quantized engine of its library, as the tool cannot set one; `none` if it is not known."""
     name: ClassVar[str] = NAME
     revision: ClassVar[int] = 2
-    """2 sets `OMP_NUM_THREADS`; 1, whose names end without a number, did not."""
+    """Revision 2 sets `OMP_NUM_THREADS`; revision 1, whose names end without a number, did not."""
     answers: ClassVar[bool] = True
 
     @classmethod
     def of(cls, program: Path, abi: str) -> "SpeedBenchmark":
-        """The program of this host for devices of this ABI."""
+        """Return the tool for a program on this host, which runs on devices of this ABI."""
         # Libraries for Arm phones use QNNPACK; for x86, the engine that was compiled in is not known.
         return cls(digest_of(program), "qnnpack" if abi.startswith("arm") else "none")
 
@@ -82,8 +82,9 @@ class SpeedBenchmark(CountingTool):
         return None
 
     def timing(self, request: RunRequest, program: str) -> ToolRun:
-        """The run of `request.iterations`, and of one more warm-up than requested, for the first inference, which other
-        runners time separately. A float input is all ones; a quantized input comes from the file."""
+        """Return the process that times `request.iterations` iterations. It does one more warm-up than requested, for
+        the first inference, which other runners time separately. A float input is all ones; a quantized input comes
+        from the file."""
         argv = self._start(request, program, request.model)
         if request.input_dtype == "float":
             dims = ",".join(map(str, request.input_shape))
@@ -100,7 +101,8 @@ class SpeedBenchmark(CountingTool):
         return ToolRun(argv=[*argv, *flags])
 
     def parse(self, output: ToolOutput, request: RunRequest) -> RunReport:
-        """Backend and number of threads are those of the request, as the tool does not report them.
+        """Return the report of a timing. Backend and number of threads are those of the request, as the tool does not
+        report them.
 
         Raises `RunnerError`: `no_report`, `truncated` or `garbled`.
         """
@@ -111,7 +113,7 @@ class SpeedBenchmark(CountingTool):
         return replace(self.report(request, samples), engine_ran="none" if request.engine == "none" else self.engine)
 
     def parse_answer(self, output: ToolOutput) -> list[float]:
-        """The answer, with the precision of four printed decimals (see `read_matrix`).
+        """Return the logits of one batch, with the precision of four printed decimals (see `read_matrix`).
 
         Raises `RunnerError`: those of `parse`, and `bad_output` if the output is not such a matrix.
         """
@@ -123,8 +125,8 @@ class SpeedBenchmark(CountingTool):
         return [value for row in read_matrix(printed) for value in row]
 
     def refusal(self, output: ToolOutput) -> RunnerError | None:
-        """The tool's error: `no_bundled_input`, `bad_arguments`, `runtime_skew`, `run_failed` with the words of the
-        operator that failed, or `crashed` for any other exception. The message is one line, without control
+        """Return the tool's error: `no_bundled_input`, `bad_arguments`, `runtime_skew`, `run_failed` with the words of
+        the operator that failed, or `crashed` for any other exception. The message is one line, without control
         characters."""
         text = said(output.stderr)
         if match := re.search(r"Model has only [0-9]+ bundled inputs\.", text):
@@ -144,20 +146,22 @@ class SpeedBenchmark(CountingTool):
         return None
 
     def inputs(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> Sequence[Path]:
-        """A copy of the model with all of them (see `bundled.eval_sibling`)."""
+        """Write a copy of the model with all images bundled (see `bundled.eval_sibling`). Returns this file for each
+        batch."""
         from workers.runtimes.torchscript.bundled import eval_sibling  # torch
 
         sibling = eval_sibling(manifest, model, images, folder)
         return [folder / sibling.file] * (sibling.images // manifest.input.shape[0])
 
     def _start(self, request: RunRequest, program: str, model: str) -> list[str]:
-        # The flag sizes only PyTorch's own pool of threads. A libtorch with OpenMP runs as many as the variable says.
+        # The flag sets only the size of PyTorch's own thread pool. A libtorch with OpenMP runs as many threads as the
+        # variable says.
         argv = ["env", f"OMP_NUM_THREADS={request.threads}", program]
         return [*argv, f"--model={model}", f"--pthreadpool_size={request.threads}"]
 
 
 def _lacks(exception: str) -> str | None:
-    """The feature that this build of the tool lacks, from its exception; `None` if it is something else."""
+    """Return the feature that this build of the tool lacks, from its exception; `None` if it is something else."""
     for name, pattern in _VERSIONS.items():
         if (match := pattern.search(exception)) and int(match["version"]) > int(match["highest"]):
             return f"the artifact has {name} version {match['version']}, this {NAME} reads up to {match['highest']}"

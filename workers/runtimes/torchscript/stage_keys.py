@@ -33,12 +33,12 @@ class Sources:
 
 
 def code_id() -> str:
-    """The hash of this package's code."""
+    """Return the hash of this package's code."""
     return code_of(Path(__file__).parent)
 
 
 def stage_keys(variant: Variant, sources: Sources) -> dict[str, str]:
-    """The key of each stage that `variant` goes through, in order. Its axes are resolved."""
+    """Return the key of each stage that `variant` goes through, in order. The variant's axes are resolved."""
     keys: dict[str, str] = {}
 
     def stage(name: str, *after: str, **flags: object) -> str:

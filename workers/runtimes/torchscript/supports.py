@@ -17,7 +17,7 @@ METAL_FROM_A = 9
 
 
 def reason_against(variant: Variant, facts: DeviceFacts) -> Skip | None:
-    """The reason why `variant`, its axes resolved, is impossible or pointless on the device; else `None`."""
+    """Return the reason why `variant`, with resolved axes, is impossible or pointless on the device; else `None`."""
     backends = {"cpu": _cpu, "nnapi": _nnapi, "metal": _metal}
     if variant.backend not in backends:
         return Skip("not_of_runtime", f"torchscript has no backend {variant.backend}")

@@ -19,11 +19,11 @@ _KNOWN_WARNINGS = (
 
 @contextmanager
 def build_state(engine: str) -> Iterator[None]:
-    """A context with one thread, no gradients, known deprecations silenced, and the quantized engine set.
+    """Run the block with one thread, no gradients, known deprecations silenced, and the quantized engine set.
 
-    With the engine `none`, it stays unchanged. One thread, because sums in another order differ in the last bit, and so
-    do calibrated scales. Builds with different engines run one after the other in one process, so everything is
-    restored. Raises `RuntimeError` if torch does not have the engine.
+    With the engine `none`, the engine stays unchanged. There is one thread, because sums in another order differ in the
+    last bit, and so do calibrated scales. Builds with different engines run one at a time in one process, so everything
+    is restored. Raises `RuntimeError` if torch does not have the engine.
     """
     engine_before = torch.backends.quantized.engine
     with warnings.catch_warnings(), torch.no_grad(), one_thread():

@@ -40,7 +40,7 @@ class Coverage:
 
 
 def coverage(model: NnapiModel, mult_adds: int, mult_adds_covered: int) -> Coverage:
-    """The coverage of a converted model."""
+    """Return the coverage of a converted model."""
     return Coverage(
         operations=model.counts(),
         mult_adds=mult_adds,
@@ -50,7 +50,8 @@ def coverage(model: NnapiModel, mult_adds: int, mult_adds_covered: int) -> Cover
 
 
 def multiply_adds(node: Node, constant: Callable[[Value], Any]) -> int:
-    """The multiply-adds of one operator of a traced graph; 0 if it has no matrix product, or without a traced shape.
+    """Return the multiply-adds of one operator of a traced graph; 0 if it has no matrix product, or without a traced
+    shape.
 
     `constant` returns the value of a constant (such as weights), `None` for computed values.
     """
@@ -78,7 +79,7 @@ def multiply_adds(node: Node, constant: Callable[[Value], Any]) -> int:
 
 
 def packed(value: Any) -> tuple[Any, Any, list[int] | None]:
-    """Weight, bias and (for convolutions) the configuration from quantized packed parameters."""
+    """Return weight, bias and (for convolutions) the configuration from quantized packed parameters."""
     state = value.__getstate__()[0]
     if len(state) == 2:
         return state[0], state[1], None
@@ -87,7 +88,7 @@ def packed(value: Any) -> tuple[Any, Any, list[int] | None]:
 
 
 def sizes_of(value: Value) -> list[int] | None:
-    """The sizes of a tensor in the trace; `None` for other values, and if the trace does not have them."""
+    """Return the sizes of a tensor in the trace; `None` for other values, and if the trace does not have them."""
     kind: Any = value.type()  # torch has no types for it
     sizes = kind.sizes() if kind.kind() == "TensorType" else None
     return None if sizes is None else list(sizes)

@@ -22,13 +22,14 @@ from workers.runtimes.torchscript.nnapi.serializer import (
 )
 
 _HARD_SWISH = 99
-"""An operation that is missing in torch's list."""
+"""The code of an operation that torch's list lacks."""
 _QUINT8 = 13
-"""torch.quint8 in a graph (c10::ScalarType)."""
+"""The number of torch.quint8 in a graph (c10::ScalarType)."""
 
 
 def _unary(code: int, **quantized: Any) -> Converter:
-    """`quantized`: the quantization parameters that NNAPI prescribes for an 8-bit output."""
+    """Return the converter of an operation with one input. `quantized`: the quantization parameters that NNAPI
+    prescribes for an 8-bit output."""
 
     def convert(s: Serializer, node: Node) -> None:
         number, operand = s.tensor(node.inputsAt(0))
@@ -64,7 +65,7 @@ def _quantized_binary(code: int, fused: int = FUSED.FUSED_NONE) -> Converter:
 
 
 def _aligned(s: Serializer, node: Node) -> tuple[Tensor, Tensor]:
-    """Both inputs with the same number of dimensions and the same layout."""
+    """Return both inputs with the same number of dimensions and the same layout."""
     values = node.inputsAt(0), node.inputsAt(1)
     rank = len(output_sizes(node))
     computed = [s.tensor(value)[1] for value in values if s.constant(value) is None]
@@ -93,7 +94,8 @@ def _hardtanh(s: Serializer, node: Node) -> None:
 
 
 def _hardsigmoid(s: Serializer, node: Node) -> None:
-    """relu6(x + 3) / 6. Also in 8 bits: a step of 1/256 is 6/256 before the division, so no precision is lost."""
+    """Convert to relu6(x + 3) / 6. Also in 8 bits: a step of 1/256 is 6/256 before the division, so no precision is
+    lost."""
     operand = s.tensor(node.inputsAt(0))
     shifted = _shifted_relu6(s, operand, 6 * PROBABILITY_STEP)
     sixth = s.number(1 / 6, shifted[1])
@@ -101,7 +103,8 @@ def _hardsigmoid(s: Serializer, node: Node) -> None:
 
 
 def _hardswish(s: Serializer, node: Node) -> None:
-    """x relu6(x + 3) / 6. Floats use operations that every phone has, 8 bits use HARD_SWISH (feature level 4).
+    """Convert to x relu6(x + 3) / 6. Floats use operations that every phone has, 8 bits use HARD_SWISH (feature level
+    4).
 
     In 8 bits the three operations round three times: then 91 to 99 % of a small network's logits equal those of the x86
     engine, with HARD_SWISH 99.7 to 100 %.
@@ -121,7 +124,8 @@ def _shifted_relu6(s: Serializer, operand: Tensor, scale: float) -> Tensor:
 
 
 def _gelu(s: Serializer, node: Node) -> None:
-    """relu(x) - |x| erfc(|x| / sqrt 2) / 2, with erfc by 7.1.26 of Abramowitz and Stegun: the error is at most 5e-7."""
+    """Convert to relu(x) - |x| erfc(|x| / sqrt 2) / 2, with erfc by 7.1.26 of Abramowitz and Stegun: the error is at
+    most 5e-7."""
     x = s.tensor(node.inputsAt(0))
     if s.constant(node.inputsAt(1)) == "tanh":
         cube = s.times(s.times(x, x), x)
@@ -139,7 +143,8 @@ def _gelu(s: Serializer, node: Node) -> None:
 
 
 def _prelu(s: Serializer, node: Node) -> None:
-    """One slope, or one for each channel. Only on floats: quantization keeps PReLU float (see `has_wrong_kernel`)."""
+    """Convert a PReLU with one slope, or one for each channel. Only on floats: quantization keeps PReLU float (see
+    `has_wrong_kernel`)."""
     number, operand = s.tensor(node.inputsAt(0))
     slope = s.constant(node.inputsAt(1))
     if slope is None:

@@ -27,7 +27,8 @@ PREFERENCES = {
 }
 
 FLEXIBLE_TRACE = 2
-"""Batch size for tracing a flexible batch. Not 1, because other dimensions may also have the size 1."""
+"""The batch size with which a flexible batch is traced. It is not 1, because other dimensions may also have the size
+1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ def lower(
 
 
 def _traced(core: torch.nn.Module, example: torch.Tensor, quantized: Core | None) -> torch.jit.ScriptModule:
-    """The traced model. An int8 core is traced with float ends, so that the trace can be compared with eager."""
+    """Return the traced model. An int8 core is traced with float ends, so that the trace can be compared with eager."""
     if quantized is None:
         return capture.trace(numbered(core), example)
     traced: torch.jit.ScriptModule = capture.trace(wrap_core(core, quantized), example).core
@@ -116,12 +117,12 @@ def _traced(core: torch.nn.Module, example: torch.Tensor, quantized: Core | None
 
 
 def numbered(core: torch.nn.Module) -> torch.nn.Module:
-    """The model as it is traced."""
+    """Return the model in the form in which it is traced."""
     return with_numbers(core) if isinstance(core, torch.fx.GraphModule) else core
 
 
 def template(example: torch.Tensor, *, flexible_batch: bool, nhwc: bool) -> torch.Tensor:
-    """A template from which torch's serializer reads shape (0: flexible), type and layout of an input."""
+    """Return a template from which torch's serializer reads shape (0: flexible), type and layout of an input."""
     shape = (0 if flexible_batch else example.shape[0], *example.shape[1:])
     like = capture.quantized_as(example, torch.zeros(shape))
     like.nnapi_nhwc = nhwc  # type: ignore[attr-defined]  # torch's serializer reads the layout from this
@@ -161,7 +162,7 @@ def converted(
 
 
 def _shape_module(lines: list[str]) -> torch.jit.ScriptModule:
-    """A TorchScript module that writes the flexible shapes into the serialized model at the first run."""
+    """Return a TorchScript module that writes the flexible shapes into the serialized model at the first run."""
 
     class Shapes(torch.nn.Module):
         # A new class for each model, because `define` adds the method to the class.

@@ -106,11 +106,12 @@ class NnapiModel:
     outputs: tuple[int, ...]
 
     def counts(self) -> dict[str, int]:
-        """The number of each operation, by name, the most frequent first."""
+        """Return the number of each operation, by name, the most frequent first."""
         return dict(Counter(operation.name for operation in self.operations).most_common())
 
     def feature_level(self) -> int:
-        """The NNAPI feature level that the model needs, at least 3: torch sets the layout flag of every convolution."""
+        """Return the NNAPI feature level that the model needs, at least 3: torch sets the layout flag of every
+        convolution."""
         levels = (OPERATIONS[operation.code][1] for operation in self.operations if operation.code in OPERATIONS)
         return max([3, *levels])
 

@@ -1,4 +1,5 @@
-"""Models with several input tensors, or several answers, for NNAPI. Sweeps have models of one input and one answer."""
+"""Converts models with several input tensors, or several answers, for NNAPI. Sweeps have models of one input and one
+answer."""
 
 from collections.abc import Sequence
 
@@ -16,7 +17,8 @@ class Several(torch.nn.Module):
     batch: int
 
     def __init__(self, nnapi: prepare.NnapiModule, *, channels_last: bool, flexible: Sequence[bool]) -> None:
-        """`flexible`: which inputs have a flexible batch. It is that of the first, which has one if any has."""
+        """`flexible`: for each input, whether its batch size is flexible. If any input's is, the first one's is, and
+        sets the batch size."""
         super().__init__()
         self.nnapi = nnapi
         self.channels_last = channels_last
@@ -34,7 +36,7 @@ class Several(torch.nn.Module):
                 arg = arg.contiguous(memory_format=torch.channels_last)
             given.append(arg)
         if self.flexible[0] and args[0].size(0) != self.batch:
-            # As in `Nnapi`: it is compiled for one batch size.
+            # As in `Nnapi`, the model is compiled for one batch size.
             self.nnapi.comp = None
             self.batch = args[0].size(0)
         answers: list[torch.Tensor] = self.nnapi(given)
@@ -45,7 +47,8 @@ def lower_several(model: torch.nn.Module, examples: Sequence[torch.Tensor], opti
     """Trace, convert and wrap a model that takes several tensors and returns one, or a tuple.
 
     `examples`: one per argument, float or quint8 as the model takes them, of one to four dimensions. Those of four have
-    the layout of `options`. With a flexible batch, it is flexible for all whose batch is as large as the first one's.
+    the layout of `options`. With `flexible_batch`, the batch is flexible in all examples whose batch size is the first
+    one's.
 
     Raises `BuildError` as `lower` does.
     """
@@ -70,7 +73,8 @@ def _repeated(example: torch.Tensor) -> torch.Tensor:
 
 
 def _with_arguments(core: Several, arguments: int, answers: int | None) -> torch.jit.ScriptModule:
-    """TorchScript has no variable number of arguments. `answers`: of a tuple; `None`: one tensor."""
+    """Return a module with this number of arguments: TorchScript has no variable number. `answers`: the length of the
+    tuple that it returns; `None`: one tensor."""
 
     class Ends(torch.nn.Module):
         # A new class for each model, because `define` adds the method to the class.

@@ -58,7 +58,8 @@ class _Nnapi:
         self._library = ctypes.CDLL(NNAPI_LIBRARY)
 
     def call(self, name: str, *arguments: object) -> None:
-        """Raises `GiveUp`: `backend_missing` if this Android lacks the function, else `nnapi_compile_failed`."""
+        """Call a function of NNAPI. Raises `GiveUp`: `backend_missing` if this Android lacks the function, else
+        `nnapi_compile_failed`."""
         try:
             function = getattr(self._library, f"ANeuralNetworks{name}")
         except AttributeError as error:
@@ -74,7 +75,8 @@ class _Nnapi:
 
 
 def listing(model: Any = None, input_dims: tuple[int, ...] | None = None) -> NnapiListing:
-    """The accelerators of the loaded or installed NNAPI library, with their support for `model` (of `torch.jit.load`).
+    """Return the accelerators of the loaded or installed NNAPI library, with their support for `model` (of
+    `torch.jit.load`).
 
     `input_dims` set the sizes of a model with a flexible batch. Raises `GiveUp` also if `model` has no part for NNAPI
     (`wrong_backend`) or a damaged one (`malformed_nnapi_model`).
@@ -137,7 +139,8 @@ def _parsed(part: Any, input_dims: tuple[int, ...] | None) -> NnapiModel:
 
 @contextmanager
 def _built(nnapi: _Nnapi, content: NnapiModel, part: Any) -> Iterator[ctypes.c_void_p]:
-    """The finished model in NNAPI. It points into the weights of `part`, which must stay alive."""
+    """Build the model in NNAPI, and free it at the end of the block. It points into the weights of `part`, which must
+    stay alive."""
     weights = [weight.contiguous() for weight in part.weights]
     model = ctypes.c_void_p()
     nnapi.call("Model_create", ctypes.byref(model))

@@ -23,7 +23,7 @@ from workers.runtimes.torchscript.nnapi.serializer import (
 from workers.runtimes.torchscript.nnapi.windows import fully_connected
 
 _BATCH_MATMUL = 102
-"""An operation that is missing in torch's list."""
+"""The code of an operation that torch's list lacks."""
 
 
 def _mean(s: Serializer, node: Node) -> None:
@@ -65,7 +65,7 @@ def _layer_norm(s: Serializer, node: Node) -> None:
 
 
 def _quantized_layer_norm(s: Serializer, node: Node) -> None:
-    """Computed in floats, between DEQUANTIZE and QUANTIZE, as in PyTorch's kernel."""
+    """Compute a quantized layer norm in floats, between DEQUANTIZE and QUANTIZE, as PyTorch's kernel does."""
     _, shape, weight, bias, eps, scale, zero_point = (s.constant(value) for value in node.inputs())
     x = s.tensor(node.inputsAt(0), NCHW)
     output, _ = _normalized(s, s.floats(x), shape, weight, bias, eps)
@@ -116,7 +116,8 @@ def _matmul(s: Serializer, node: Node) -> None:
 
 
 def _product(s: Serializer, left: Tensor, right: Tensor, sizes: Sequence[int], *, transposed: bool = False) -> Tensor:
-    """left @ right, or left @ right^T. BATCH_MATMUL needs feature level 6, and supports no unsigned 8-bit tensors."""
+    """Return left @ right, or left @ right^T. BATCH_MATMUL needs feature level 6, and supports no unsigned 8-bit
+    tensors."""
     if len(left[1].shape) != len(right[1].shape) or left[1].shape[:-2] != right[1].shape[:-2]:
         raise Refused("a product of matrices whose batches differ")
     if QUANT8 in (left[1].op_type, right[1].op_type):

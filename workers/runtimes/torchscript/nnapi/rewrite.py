@@ -37,7 +37,7 @@ _DROPOUT_FUNCTIONS: tuple[Callable[..., Any], ...] = (
     functional.feature_alpha_dropout,
 )
 _STOCHASTIC_DEPTH = ("torchvision.ops.stochastic_depth", "stochastic_depth")
-"""Another one, of a library that takes seconds to import: its module and its name."""
+"""Another dropout function, by its module and its name: its library takes seconds to import."""
 _OUT_OF_PLACE: dict[object, Callable[..., Any]] = {
     operator.iadd: operator.add,
     operator.isub: operator.sub,
@@ -56,7 +56,7 @@ _CLAMPS = (torch.clamp, torch.clip, "clamp", "clip")
 
 
 def fit(graph: GraphModule) -> GraphModule:
-    """A rewritten copy of a model's graph (eval mode, before fusing and quantization)."""
+    """Return a rewritten copy of a model's graph (eval mode, before fusing and quantization)."""
     graph = copy.deepcopy(graph)
     _out_of_place(graph)
     for rewrite in (_without_dropout, _attention, _batch_norm, _silu, _clamp):
@@ -72,7 +72,7 @@ def _module(graph: GraphModule, node: Node) -> torch.nn.Module | None:
 
 
 def _argument(node: Node, name: str) -> object:
-    """The argument `name` of a function call in the graph, or its default."""
+    """Return the argument `name` of a function call in the graph, or its default."""
     assert callable(node.target)
     bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)
     bound.apply_defaults()
@@ -161,7 +161,7 @@ def _batch_norm(graph: GraphModule, node: Node) -> None:
 
 
 def _called(graph: GraphModule, before: Node, name: str, module: torch.nn.Module, source: Node) -> Node:
-    """A new module, called on `source` right before the node `before`."""
+    """Add a module that is called on `source` right before the node `before`; returns the node of the call."""
     name = f"{name}_{before.name}"
     graph.add_submodule(name, module)
     with graph.graph.inserting_before(before):

@@ -56,7 +56,7 @@ class Refusal:
 
 
 class Serializer(_NnapiSerializer):
-    """Serializes a traced graph of tensors. `refusals`: operators that are not converted."""
+    """A serializer for a traced graph of tensors. `refusals`: the operators that are not converted."""
 
     def __init__(self, converters: Mapping[str, "Converter"], *, nhwc: bool, flexible_batch: bool) -> None:
         super().__init__(config=None)
@@ -74,7 +74,7 @@ class Serializer(_NnapiSerializer):
     def serialize_traced(self, module: torch.jit.ScriptModule, templates: Sequence[torch.Tensor]) -> Any:
         """Like `serialize_model`, but does not freeze the graph, which would lose the traced shapes.
 
-        One template per input. A flexible batch is that of the first input.
+        `templates`: one per input. The size of a flexible batch is that of the first input.
         """
         traced = _Traced(module)
         answer = traced.graph.return_node().inputsAt(0)
@@ -129,7 +129,7 @@ class Serializer(_NnapiSerializer):
             self.add_tensor_sequence(output, values)
 
     def _add_graph_output(self, outputs: list[Value]) -> None:
-        """Make the graph's output, or each of them, a separate operand, with PyTorch's shape."""
+        """Make each output of the graph a separate operand, with PyTorch's shape."""
         for output in outputs:
             if output.debugName() not in self._output_names:
                 continue
@@ -177,7 +177,7 @@ class Serializer(_NnapiSerializer):
         return self.tensor(jitval)
 
     def tensor(self, value: Value, order: DimOrder | None = None) -> Tensor:
-        """The operand of `value` in the layout `order` (`None`: in any layout)."""
+        """Return the operand of `value` in the layout `order` (`None`: in any layout)."""
         if value in self.constants:
             return self.weight(self.constant(value), order or NCHW)
         if value in self._views:
@@ -200,7 +200,7 @@ class Serializer(_NnapiSerializer):
         return self._read[value, chosen]
 
     def weight(self, tensor: torch.Tensor, order: DimOrder = NCHW) -> Tensor:
-        """A constant operand."""
+        """Return a constant operand."""
         if not tensor.is_quantized and tensor.dtype != torch.int32:
             tensor = tensor.float()
         if order is NHWC and tensor.ndim != MOST_DIMENSIONS:
@@ -213,7 +213,7 @@ class Serializer(_NnapiSerializer):
         return View.of(shape, _nnapi_order(source[1].dim_order, len(shape)), flexible_batch=0 in source[1].shape)
 
     def as_operand(self, source: Tensor, view: View, order: DimOrder) -> Tensor:
-        """The `view` of `source` as an operand in the layout `order`."""
+        """Return the `view` of `source` as an operand in the layout `order`."""
         steps = _steps(view, order)
         target = source[1]._replace(shape=view.shape, dim_order=order)
         if not steps.transposes:
@@ -233,7 +233,7 @@ class Serializer(_NnapiSerializer):
         return self.reshape(now, target), target
 
     def reshape(self, source: Tensor, target: Operand, value: Value | None = None) -> int:
-        """The same values in the shape of `target`."""
+        """Add a RESHAPE of `source` to the shape of `target`; returns the number of the new operand."""
         sizes = [-1 if size == 0 else size for size in _nnapi_shape(target)]
         return self.emit(CODE.RESHAPE, [source[0], self.add_immediate_int_vector(sizes)], target, value)
 
@@ -267,7 +267,7 @@ class Serializer(_NnapiSerializer):
         scale: float = 0.0,
         zero_point: int = 0,
     ) -> Tensor:
-        """ADD, SUB, MUL or DIV with broadcasting; `scale` and `zero_point` are those of an 8-bit output."""
+        """Add ADD, SUB, MUL or DIV with broadcasting; `scale` and `zero_point` are those of an 8-bit output."""
         shape = tuple(map(_broadcast, left[1].shape, right[1].shape))
         output = left[1]._replace(shape=shape)
         if output.op_type == QUANT8:
@@ -275,7 +275,7 @@ class Serializer(_NnapiSerializer):
         return self.emit(code, [left[0], right[0], *self.integers(fused)], output, value), output
 
     def number(self, number: float, like: Operand) -> Tensor:
-        """A constant of one element with the type and rank of `like`. It is exact in 8 bits too."""
+        """Return a constant of one element with the type and rank of `like`. It is exact in 8 bits too."""
         constant = torch.full((1,) * len(like.shape), number)
         if like.op_type == QUANT8:
             constant = torch.quantize_per_tensor(constant, number / 255, 0, torch.quint8)
@@ -292,19 +292,19 @@ class Serializer(_NnapiSerializer):
         return self.emit(code, [x[0]], x[1]), x[1]
 
     def mean(self, x: Tensor, axes: list[int]) -> Tensor:
-        """The mean over `axes`, which stay as dimensions of size 1."""
+        """Return the mean over `axes`, which stay as dimensions of size 1."""
         shape = tuple(1 if index in axes else size for index, size in enumerate(x[1].shape))
         output = x[1]._replace(shape=shape)
         inputs = [x[0], self.add_immediate_int_vector(axes), *self.integers(1)]
         return self.emit(CODE.MEAN, inputs, output), output
 
     def floats(self, x: Tensor, value: Value | None = None) -> Tensor:
-        """An 8-bit tensor as floats."""
+        """Return an 8-bit tensor as floats."""
         output = x[1]._replace(op_type=FLOAT32, scale=0.0, zero_point=0)
         return self.emit(CODE.DEQUANTIZE, [x[0]], output, value), output
 
     def cut(self, x: Tensor, dimension: int, begin: int, end: int, step: int) -> Tensor:
-        """x[begin:end:step] along PyTorch's `dimension`."""
+        """Return x[begin:end:step] along PyTorch's `dimension`."""
         number, operand = x
         dimension %= len(operand.shape)
         cut = tuple(len(range(begin, end, step)) if i == dimension else n for i, n in enumerate(operand.shape))
@@ -324,7 +324,7 @@ class Serializer(_NnapiSerializer):
         self.add_view(value, tensor, self.view_of(tensor))
 
     def view(self, value: Value) -> tuple[Tensor, View]:
-        """The operand that contains `value`, and the view of it."""
+        """Return the operand that contains `value`, and the view of it."""
         if value in self._views:
             return self._views[value]
         source = self.tensor(value)
@@ -339,7 +339,7 @@ Converter = Callable[[Serializer, Node], None]
 
 
 def output_sizes(node: Node) -> list[int]:
-    """The traced shape of an operator's output."""
+    """Return the traced shape of an operator's output."""
     return traced_sizes(node.output())
 
 
@@ -351,12 +351,12 @@ def traced_sizes(value: Value) -> list[int]:
 
 
 def like(operand: Operand, shape: Sequence[int], **changes: Any) -> Operand:
-    """`operand` with the traced `shape`, but its own batch size, which may be flexible."""
+    """Return `operand` with the traced `shape`, but its own batch size, which may be flexible."""
     return operand._replace(shape=(operand.shape[0], *shape[1:]), **changes)
 
 
 def axis_of(operand: Operand, dimension: int) -> int:
-    """The index of PyTorch's `dimension` in NNAPI."""
+    """Return the index of PyTorch's `dimension` in NNAPI."""
     dimension %= len(operand.shape)
     return (0, 3, 1, 2)[dimension] if operand.dim_order is NHWC else dimension
 
@@ -373,13 +373,13 @@ class _Traced:
 
 
 def _computed(node: Node, inputs: Iterable[Any]) -> Any:
-    """The result of an operator that reads only constants."""
+    """Return the result of an operator that reads only constants."""
     space, _, name = node.kind().partition("::")
     return getattr(getattr(torch.ops, space), name)(*inputs)
 
 
 def _nnapi_order(order: DimOrder, dimensions: int) -> tuple[int, ...]:
-    """PyTorch's dimensions in NNAPI's order."""
+    """Return PyTorch's dimensions in NNAPI's order."""
     return (0, 2, 3, 1) if order is NHWC else tuple(range(dimensions))
 
 
@@ -392,7 +392,7 @@ def _nnapi_shape(operand: Operand) -> tuple[int, ...]:
 
 
 def _broadcast(left: int, right: int) -> int:
-    """The broadcast size of one dimension; 0 is the flexible batch."""
+    """Return the broadcast size of one dimension; 0 is the flexible batch."""
     if left != right and 1 not in (left, right):
         raise Refused("tensors of a flexible and of a fixed batch together")
     return right if left == 1 else left

@@ -64,7 +64,7 @@ def _select(s: Serializer, node: Node) -> None:
 
 
 def _parts(s: Serializer, node: Node) -> None:
-    """chunk and split, which return lists that ListUnpack unpacks."""
+    """Register the node of a chunk or split, which returns a list, for the ListUnpack that unpacks it."""
     s.lists[node.output()] = node
 
 
@@ -84,7 +84,7 @@ def _unpack(s: Serializer, node: Node) -> None:
 def _upsample_nearest(s: Serializer, node: Node) -> None:
     number, image = s.tensor(node.inputsAt(0))
     sizes = output_sizes(node)
-    # Two factors, or one list of them; without factors, PyTorch too goes by the sizes.
+    # The node has two factors, or one list of them; without factors, PyTorch uses the sizes, as NNAPI does.
     factors = [s.constant(value) for value in list(node.inputs())[2:]]
     height, width = factors if len(factors) == 2 else factors[0] or (None, None)
     for size, target, factor in ((image.shape[2], sizes[2], height), (image.shape[3], sizes[3], width)):
@@ -98,14 +98,15 @@ def _upsample_nearest(s: Serializer, node: Node) -> None:
 
 
 def _pixels_read(size: int, target: int, factor: float | None) -> torch.Tensor:
-    """The index of the pixel that PyTorch reads for each of the `target` pixels."""
+    """Return the index of the pixel that PyTorch reads for each of the `target` pixels."""
     indices = torch.arange(size, dtype=torch.float32).reshape(1, 1, size)
     read: torch.Tensor = torch.ops.aten.upsample_nearest1d.default(indices, [target], factor)
     return read.flatten()
 
 
 def _pixels_read_by_nnapi(size: int, target: int) -> torch.Tensor:
-    """The pixels as Android's CPU implementation reads them, with its precision."""
+    """Return the index of the pixel that Android's CPU implementation reads for each of the `target` pixels, with its
+    precision."""
     step = torch.tensor(size, dtype=torch.float32) / torch.tensor(target, dtype=torch.float32)
     return (torch.arange(target, dtype=torch.float32) * step).floor().clamp(max=size - 1)
 

@@ -27,7 +27,8 @@ Dimension = tuple[Factor, ...]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """RESHAPE to `before`, TRANSPOSE by `permutation`, RESHAPE to the target. -1 stands for the flexible batch."""
+    """The steps from a tensor to a view of it: RESHAPE to `before`, TRANSPOSE by `permutation`, RESHAPE to the target.
+    -1 stands for the flexible batch."""
 
     before: tuple[int, ...]
     permutation: tuple[int, ...]
@@ -47,7 +48,8 @@ class View:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], order: tuple[int, ...], *, flexible_batch: bool) -> "View":
-        """A tensor of PyTorch's `shape` whose dimensions lie in memory in the order `order`, outermost first."""
+        """Return the view of a tensor of PyTorch's `shape` whose dimensions lie in memory in the order `order`,
+        outermost first."""
         flexible = [flexible_batch and index == 0 for index in range(len(shape))]
         dimensions = tuple(
             (Factor(size, free),) if size != 1 or free else () for size, free in zip(shape, flexible, strict=True)
@@ -63,12 +65,12 @@ class View:
         return replace(self, dimensions=tuple(self.dimensions[index] for index in order))
 
     def widened(self, dimensions: int) -> "View":
-        """The view with this number of additional dimensions of size 1 in front."""
+        """Return the view with this number of additional dimensions of size 1 in front."""
         return replace(self, dimensions=((),) * dimensions + self.dimensions)
 
     def reshaped(self, shape: tuple[int, ...]) -> "View":
-        """The view in another shape. Raises `BuildError` if `shape` splits a dimension unevenly, or joins or splits the
-        flexible batch."""
+        """Return the view in another shape. Raises `BuildError` if `shape` splits a dimension unevenly, or joins or
+        splits the flexible batch."""
         memory = list(self.memory)
         left = [factor for dimension in self.dimensions for factor in dimension]
         dimensions: list[Dimension] = []
@@ -91,7 +93,7 @@ class View:
         return View(tuple(memory), tuple(dimensions))
 
     def steps(self, order: tuple[int, ...]) -> Steps:
-        """The steps from the memory to a tensor with its dimensions in the order `order`, outermost first.
+        """Return the steps from the memory to a tensor with its dimensions in the order `order`, outermost first.
 
         Raises `BuildError` if they need a TRANSPOSE of more than four dimensions.
         """

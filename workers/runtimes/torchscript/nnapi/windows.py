@@ -33,7 +33,7 @@ class Window:
     dilation: tuple[int, int]
 
     def explicit(self, s: Serializer, after: tuple[int, int]) -> list[int]:
-        """NNAPI's operands: padding left, right, top, bottom, then stride horizontal, vertical."""
+        """Return NNAPI's operands: padding left, right, top, bottom, then stride horizontal, vertical."""
         return s.integers(self.padding[1], after[1], self.padding[0], after[0], self.stride[1], self.stride[0])
 
 
@@ -84,7 +84,8 @@ def _quantized_convolution(fused: int) -> Converter:
 def _quantized(
     s: Serializer, node: Node, image: Operand, weight: torch.Tensor, bias: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
-    """Weight as unsigned bytes, bias in units of input scale times weight scale, and the output's parameters."""
+    """Return the weight as unsigned bytes, the bias in units of input scale times weight scale, and the output's
+    parameters."""
     if weight.qscheme() != torch.per_tensor_affine:
         raise Refused("weights with a scale per channel: PyTorch's loader hands NNAPI one scale for each tensor")
     scale, zero_point = s.constant(node.inputsAt(2)), s.constant(node.inputsAt(3))

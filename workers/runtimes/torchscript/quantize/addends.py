@@ -46,7 +46,7 @@ def _observer_of_sum(node: Node, modules: dict[str, torch.nn.Module]) -> Calibra
 
 
 def _observer_of(node: Node, modules: dict[str, torch.nn.Module]) -> Calibrated | None:
-    """The observer of the node's value, or of the value that it is a part or a view of."""
+    """Return the observer of the node's value, or of the value that it is a part or a view of."""
     while True:
         module = modules.get(str(node.target)) if node.op == "call_module" else None
         if isinstance(module, Add | AddReLU | Multiply | Concatenate):

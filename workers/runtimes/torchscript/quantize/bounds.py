@@ -19,7 +19,7 @@ _LEVELS = 255
 
 
 class FloatOnly(torch.nn.Module):
-    """Wraps an operator that must stay float in a type that torch's patterns do not match."""
+    """A wrapper of an operator that must stay float: torch's patterns do not match its type."""
 
     def __init__(self, operator: torch.nn.Module) -> None:
         super().__init__()
@@ -33,8 +33,8 @@ class FloatOnly(torch.nn.Module):
 def rewrite_bounds(graph: GraphModule, keep: set[str]) -> None:
     """Replace each module or function that bounds values, in place.
 
-    If the lower bound is 0, it becomes a marked ReLU, unless its node's name is in `keep`; without an upper bound it
-    becomes a plain ReLU. All others stay float.
+    An operator with the lower bound 0 becomes a marked ReLU, unless its node's name is in `keep`; without an upper
+    bound it becomes a plain ReLU. All other operators stay float.
     """
     for node in list(graph.graph.nodes):
         bounds = _bounds_of(graph, node)
@@ -67,7 +67,8 @@ def mark(module: torch.nn.Module, name: str, bound: float) -> None:
 
 
 def mark_of(module: torch.nn.Module) -> tuple[str, float] | None:
-    """The arguments of `mark` for the module or for the ReLU that was fused into it; `None` if it is not marked."""
+    """Return the arguments of `mark` for the module or for the ReLU that was fused into it; `None` if it is not
+    marked."""
     for part in (module, *module.children()):
         marked: tuple[str, float] | None = getattr(part, _BOUND, None)
         if marked is not None:
@@ -76,7 +77,7 @@ def mark_of(module: torch.nn.Module) -> tuple[str, float] | None:
 
 
 def fixed_to(bound: float) -> FixedQParamsObserver:
-    """An observer with the fixed range 0 to `bound`."""
+    """Return an observer with the fixed range 0 to `bound`."""
     return FixedQParamsObserver(  # type: ignore[no-untyped-call]  # torch has no types for it
         scale=bound / _LEVELS, zero_point=0, dtype=torch.quint8, quant_min=0, quant_max=_LEVELS
     )

@@ -14,7 +14,8 @@ _LINEARS = (torch.nn.Linear, LinearReLU)
 
 
 def prepare_dynamic(model: torch.nn.Module, example: torch.Tensor) -> Prepared:
-    """The unchanged model, which need not be traceable. Raises `BuildError("nothing_to_quantize")`."""
+    """Return the unchanged model, which need not be traceable, if it has linears. Raises
+    `BuildError("nothing_to_quantize")`."""
     if not any(type(module) in _LINEARS for module in model.modules()):
         raise BuildError(
             "nothing_to_quantize",
@@ -25,7 +26,7 @@ def prepare_dynamic(model: torch.nn.Module, example: torch.Tensor) -> Prepared:
 
 
 def convert_dynamic(prepared: Prepared, scheme: Scheme) -> torch.nn.Module:
-    """The model with int8 linears. The engine must be set."""
+    """Return the model with int8 linears. The engine must be set."""
     qconfig = per_channel_dynamic_qconfig if scheme.granularity == "per_channel" else default_dynamic_qconfig
     model: torch.nn.Module = quantize_dynamic(  # type: ignore[no-untyped-call]  # torch has no types for it
         copy.deepcopy(prepared.module), dict.fromkeys(_LINEARS, qconfig)

@@ -42,7 +42,8 @@ class Concatenate(torch.nn.Module):
 
 
 class Quantize(torch.nn.Module):
-    """Quantizes with Python numbers. torch's module uses tensors, so a trace reports data-dependent control flow."""
+    """A module that quantizes with Python numbers. torch's module uses tensors, so a trace reports data-dependent
+    control flow."""
 
     def __init__(self, scale: float, zero_point: int) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ def prepare_graph(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor)
 
 
 def convert_graph(prepared: Prepared, state: State, scheme: Scheme) -> torch.nn.Module:
-    """The int8 graph. The engine must be set."""
+    """Return the int8 graph. The engine must be set."""
     graph = copy.deepcopy(prepared.module)
     assert isinstance(graph, GraphModule)
     install(graph, state)
@@ -63,9 +63,9 @@ def convert_graph(prepared: Prepared, state: State, scheme: Scheme) -> torch.nn.
 
 
 def _marks(before: GraphModule, prepared: GraphModule) -> dict[str, tuple[str, float]]:
-    """The marks of ReLUs, by the name of the node in `prepared` that computes their output.
+    """Return the marks of ReLUs, by the name of the node in `prepared` that computes their output.
 
-    It is the ReLU itself, or the node that it was fused into, whose module may be a new one without the mark.
+    This node is the ReLU itself, or the node that it was fused into, whose module may be a new one without the mark.
     """
     names = {node.name for node in prepared.graph.nodes}
     marks: dict[str, tuple[str, float]] = {}

@@ -14,7 +14,7 @@ _SCALE, _ZERO_POINT = ".scale", ".zero_point"
 
 
 class Calibrated(ObserverBase):
-    """Replaces an observer after calibration, with a fixed result.
+    """The replacement of an observer after calibration, with a fixed result.
 
     A histogram observer searches its best range in every call of `calculate_qparams`. With the stored result,
     converting takes no time and is deterministic.
@@ -35,7 +35,7 @@ class Calibrated(ObserverBase):
         return self.get_buffer("scale"), self.get_buffer("zero_point")
 
     def scale_of_one(self) -> float:
-        """The scale of a value that is quantized per tensor."""
+        """Return the scale of a value that is quantized per tensor."""
         return float(self.get_buffer("scale"))
 
     def raise_scale(self, least: float) -> None:
@@ -50,7 +50,7 @@ def observe(module: torch.nn.Module, images: Images, batch: int) -> None:
 
 
 def observers_of(module: torch.nn.Module) -> dict[ObserverBase, list[str]]:
-    """Every observer of activations, with all its names in `module`: some operators share an observer."""
+    """Return every observer of activations, with all its names in `module`: some operators share an observer."""
     names: dict[ObserverBase, list[str]] = {}
     for name, part in module.named_modules(remove_duplicate=False):
         if isinstance(part, ObserverBase) and ".weight_fake_quant" not in name:
@@ -59,7 +59,7 @@ def observers_of(module: torch.nn.Module) -> dict[ObserverBase, list[str]]:
 
 
 def state_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Scale and zero point of every observer, by its first name. Raises `BuildError("not_quantizable")`."""
+    """Return scale and zero point of every observer, by its first name. Raises `BuildError("not_quantizable")`."""
     state: dict[str, torch.Tensor] = {}
     for observer, names in observers_of(module).items():
         if not isinstance(observer, FixedQParamsObserver) and not _has_seen(observer):

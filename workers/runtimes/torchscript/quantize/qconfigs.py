@@ -32,11 +32,12 @@ _TRANSPOSED = (
 
 _SEVEN_BITS = {"quant_min": -64, "quant_max": 64}
 """The range of weights: 255 * 64 * 2 fits into 16 bits, for all activations. torch's own reduced range does not change
-weights and gives activations 7 bits, which those of a ReLU6 and those outside of the calibrated range exceed."""
+weights and gives activations 7 bits, which activations of a ReLU6 and activations outside of the calibrated range
+exceed."""
 
 
 def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
-    """torch's own mapping for the engine, with weights as in the scheme; `qat` observes weights in every step.
+    """Return torch's own mapping for the engine, with weights as in the scheme; `qat` observes weights in every step.
 
     A transposed convolution is quantized per tensor: no engine supports more (QNNPACK refuses grouped ones). Only
     QNNPACK's results are correct (see `has_wrong_kernel`), and only its sums never saturate. For other engines,
@@ -60,7 +61,7 @@ def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
 
 
 def weight_observer(scheme: Scheme) -> Any:
-    """A factory for the observer of weights (for `qat`: the fake quantization)."""
+    """Return a factory for the observer of weights (for `qat`: the fake quantization)."""
     per_channel = scheme.granularity == "per_channel"
     if scheme.method != "qat":
         usual = default_per_channel_weight_observer if per_channel else default_weight_observer

@@ -45,7 +45,7 @@ def prepare(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Pr
 def calibrate(
     prepared: Prepared, calibration: Images, scheme: Scheme, batch: int, reference: torch.nn.Module | None
 ) -> dict[str, torch.Tensor]:
-    """The tensors that `convert` needs beside `prepared`; `torch.load(weights_only=True)` can read them.
+    """Return the tensors that `convert` needs beside `prepared`; `torch.load(weights_only=True)` can read them.
 
     Static methods run the images (N, C, H, W) through the observers in batches of `batch`; `dynamic` needs nothing;
     `qat` then fine-tunes the weights towards `reference`, the fp32 eager model, which only it needs.
@@ -74,7 +74,7 @@ def calibrate(
 
 
 def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Scheme) -> torch.nn.Module:
-    """The int8 model with float input and output; bit-identical for the same `state`.
+    """Return the int8 model with float input and output; bit-identical for the same `state`.
 
     `scheme.engine` must be set, because it packs the weights. Raises `BuildError`: `engine_not_in_force` or
     `not_quantizable`.
@@ -104,8 +104,8 @@ def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Schem
 def _run(converted: torch.nn.Module, example: torch.Tensor) -> None:
     """Run the model once, so that missing quantized kernels are found here, not on a phone.
 
-    int8 kernels answer in channels_last, where a `view` that joins channels with pixels is impossible: there it becomes
-    a `reshape`, which copies.
+    int8 kernels answer in channels_last, for which a `view` that joins channels with pixels is impossible: if it fails,
+    each `view` becomes a `reshape`, which copies.
     """
     try:
         converted(example)

@@ -65,7 +65,7 @@ def _load_reference(backend: str, reference: str) -> None:
 
 
 def as_on_device(backend: str, model: Any) -> Any:
-    """The loaded `model` with the arithmetic of the device on a host's reference: Metal computes in fp16."""
+    """Return the loaded `model` with the arithmetic of the device on a host's reference: Metal computes in fp16."""
     if backend != "metal":
         return model
     from workers.runtimes.torchscript.metal import round_to_half
@@ -74,7 +74,7 @@ def as_on_device(backend: str, model: Any) -> Any:
 
 
 def failure(backend: str, error: Exception) -> tuple[str, str]:
-    """Kind and message for an error of `forward`."""
+    """Return kind and message for an error of `forward`."""
     full, text = str(error), main_message(error)
     if "can't allocate memory" in full:
         return "out_of_memory", text
@@ -88,12 +88,12 @@ def failure(backend: str, error: Exception) -> tuple[str, str]:
 
 
 def meaning(code: int) -> str:
-    """The meaning of a result code of NNAPI."""
+    """Return the meaning of a result code of NNAPI."""
     return _MEANING.get(code, "a code that NeuralNetworks.h does not have") + _reason()
 
 
 def _reason() -> str:
-    """The reference library's reason for the last failed call of this thread; empty for other libraries."""
+    """Return the reference library's reason for the last failed call of this thread; empty for other libraries."""
     try:
         last_error = getattr(ctypes.CDLL(NNAPI_LIBRARY), _REFERENCE_REASON)
     except (OSError, AttributeError):

@@ -2,9 +2,9 @@
 
     python -m workers.runtimes.torchscript.runner --batch requests.jsonl --item-seconds 60
 
-Each line of the file is a JSON array of strings, the arguments of one timing. All ask for the same threads and CPUs,
-which are those of the process. The order of the lines was drawn by the caller and is kept. Each artifact is loaded,
-warmed, timed and unloaded before the next, so that memory is that of the largest. The report:
+Each line of the file is a JSON array of strings, the arguments of one timing. All lines ask for the same threads and
+CPUs, which are set for the process. The order of the lines, which the caller has shuffled, is kept. Each artifact is
+loaded, warmed, timed and unloaded before the next, so that memory is that of the largest. The report:
 
     batch      revision, items: the number of lines
     item       number: of the line, from 0
@@ -12,8 +12,8 @@ warmed, timed and unloaded before the next, so that memory is that of the larges
     ...        the report of a run alone, from `start` to `end` or `error`
     batch_end  after the last item
 
-An item that reports an error costs no other item. One that does not end within `--item-seconds` ends the process by
-SIGALRM, which works in native code too. A file with a line that cannot be run is refused before anything is run.
+An item that reports an error affects no other item. An item that does not end within `--item-seconds` ends the process
+by SIGALRM, which works in native code too. A file with a line that cannot be run is refused before anything is run.
 """
 
 import argparse
@@ -31,8 +31,8 @@ from workers.runtimes.torchscript.runner.events import GiveUp, tell
 from workers.runtimes.torchscript.runner.process import end_after, return_memory
 
 REVISION = 1
-"""Of what a batch does around the timing of an item; increased with every change that can change a result. The runner's
-own version, which is in job keys, stays: it is that of runs alone."""
+"""The version of a batch's work around the timing of an item; increased with every change that can change a result. The
+runner's own version, which is in job keys, covers only the runs of one artifact."""
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 _WARM_S = 0.1
@@ -81,7 +81,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
 
 
 def read_items(file: Path) -> list[argparse.Namespace]:
-    """The runs of all lines. Raises `GiveUp("bad_batch")` with the first line that cannot be run."""
+    """Return the runs of all lines. Raises `GiveUp("bad_batch")` with the first line that cannot be run."""
     try:
         if file.stat().st_size > MAX_FILE_BYTES:
             raise GiveUp("bad_batch", f"{file} is larger than {MAX_FILE_BYTES} bytes")
@@ -120,10 +120,10 @@ def _item(line: str) -> argparse.Namespace:
 
 
 def _warm() -> None:
-    """Work on all threads for a moment, so that the first item finds the process as the others do.
+    """Work on all threads for a moment, so that the first item finds the process in the same state as the other items.
 
-    Thread pools are started, kernels are in memory, the clocks are up. A run alone has its warm-up for that, and so has
-    each item; without this, only the first item's would have to be long enough for it.
+    This starts thread pools, loads kernels into memory and raises the clocks. A run of one artifact has its warm-up for
+    that, and so has each item; but without this function, only the first item's warm-up would have to be long enough.
     """
     import torch
 
@@ -141,7 +141,7 @@ def _default_engine() -> str:
 
 
 def _use_engine(engine: str) -> None:
-    """An item that asks for no engine gets the process's own, not that of the item before."""
+    """Set the process's own engine, so that an item that asks for no engine does not get that of the item before."""
     import torch
 
     if torch.backends.quantized.engine != engine:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def evaluate(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
-    """All images of `--eval-inputs` in batches of `--input-dims`; the last batch is padded with its last image.
+    """Evaluate all images of `--eval-inputs` in batches of `--input-dims`; the last batch is padded with its last
+    image.
 
     Does not use numpy, which may be missing beside an old torch. Raises `GiveUp`: `bad_eval_inputs`, `bad_output`,
     `eval_outputs_not_written`.

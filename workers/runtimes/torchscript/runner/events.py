@@ -1,11 +1,11 @@
-"""The runner's output: one JSON object per line, parsed by `report`. Standard library only."""
+"""The runner's output: one JSON object per line, parsed by `runner_report`. Standard library only."""
 
 import json
 from typing import IO
 
 
 class GiveUp(Exception):  # noqa: N818  # becomes the last line of the report
-    """Ends the run with an `error` line."""
+    """The error that ends the run with an `error` line."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(kind, message)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def as_given(
     x: "torch.Tensor", memory_format: str, scale: float | None = None, zero_point: int | None = None
 ) -> "torch.Tensor":
-    """A float tensor in the model's layout, quantized to quint8 if a scale and a zero point are given."""
+    """Return a float tensor in the model's layout, quantized to quint8 if a scale and a zero point are given."""
     import torch
 
     x = x.contiguous(memory_format=getattr(torch, memory_format))
@@ -22,7 +22,7 @@ def as_given(
 
 
 def bundled_input(model: Any, index: int) -> tuple["torch.Tensor", ...]:
-    """The input with `index` (from 0) of those bundled in the file, as `--use_bundled_input` of stock tools.
+    """Return the input with `index` (from 0) of those bundled in the file, like `--use_bundled_input` of stock tools.
 
     Raises `GiveUp("no_bundled_input")`.
     """
@@ -43,7 +43,8 @@ def bundled_input(model: Any, index: int) -> tuple["torch.Tensor", ...]:
 
 
 def images_of(path: str, shape: tuple[int, ...]) -> "torch.Tensor":
-    """(N, *shape) float32, memory-mapped from a file of little-endian floats. Raises `GiveUp("bad_eval_inputs")`."""
+    """Return images (N, *shape), float32, memory-mapped from a file of little-endian floats. Raises
+    `GiveUp("bad_eval_inputs")`."""
     import torch
 
     count = 1

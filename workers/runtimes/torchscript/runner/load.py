@@ -30,7 +30,8 @@ def choose_engine(engine: str) -> None:
 
 
 def versions_known() -> tuple[int, int | None]:
-    """The highest file and bytecode version that this torch reads. The latter is only in its C++ header."""
+    """Return the highest file and bytecode version that this torch reads. The bytecode version is only in torch's C++
+    header; `None` without the header."""
     import torch
 
     header = Path(torch.__file__).parent / "include" / "caffe2" / "serialize" / "versions.h"
@@ -42,7 +43,8 @@ def versions_known() -> tuple[int, int | None]:
 
 
 def library_size(_model: object = None) -> dict[str, float]:
-    """`runtime_mb`: the libraries of this torch that a program on the CPU is linked to; nothing where they are not."""
+    """Return `runtime_mb`: the size of torch's libraries that a program on the CPU is linked to; nothing if they are
+    missing."""
     import torch
 
     folder = Path(torch.__file__).parent / "lib"
@@ -51,7 +53,8 @@ def library_size(_model: object = None) -> dict[str, float]:
 
 
 def inspect(path: str, backend: str) -> Archive:
-    """The file's checked properties. Raises `GiveUp`: `no_model`, `load_failed`, `wrong_format` or `wrong_backend`."""
+    """Return the file's checked properties. Raises `GiveUp`: `no_model`, `load_failed`, `wrong_format` or
+    `wrong_backend`."""
     file = Path(path)
     if not file.is_file():
         raise GiveUp("no_model", f"there is no file {path}")
@@ -68,7 +71,7 @@ def inspect(path: str, backend: str) -> Archive:
 
 
 def load(path: str, found: Archive) -> tuple[Any, int]:
-    """The model in the interpreter of its format, and its load time in nanoseconds.
+    """Load the model in the interpreter of its format; returns it and its load time in nanoseconds.
 
     Raises `GiveUp`: `runtime_skew` if this runtime lacks something that the artifact needs, else `load_failed`.
     """
@@ -92,7 +95,7 @@ def load(path: str, found: Archive) -> tuple[Any, int]:
 
 
 def _skew(found: Archive, message: str) -> str | None:
-    """The feature that this runtime lacks, from torch's error message; `None` for other errors."""
+    """Return the feature that this runtime lacks, from torch's error message; `None` for other errors."""
     import torch
 
     runtime = f"this runtime (torch {torch.__version__})"
@@ -114,7 +117,7 @@ def _skew(found: Archive, message: str) -> str | None:
 
 
 def main_message(error: Exception | str) -> str:
-    """The line with the actual error: in torch's messages after many source lines, in others the first line."""
+    """Return the line with the actual error: in torch's messages after many source lines, in others the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

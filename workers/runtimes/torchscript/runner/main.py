@@ -2,10 +2,10 @@
 
     python -m workers.runtimes.torchscript.runner --model model.pt --engine x86 --input-dims 1,3,224,224 --iter 200
 
-Prints the events that `report` parses on the original stdout; output of the model itself goes to stderr. The exit code
-is 0 after an `end` line and 3 after an `error` line. Only the standard library is imported before the CPUs are set,
-because threads inherit CPUs from the thread that starts them. Also runs under older torch releases, down to 1.13, and
-without numpy.
+Prints the events that `runner_report` parses to the original stdout; output of the model itself goes to stderr. The
+exit code is 0 after an `end` line and 3 after an `error` line. Only the standard library is imported before the CPUs
+are set, because threads inherit CPUs from the thread that starts them. Also runs under older torch releases, down to
+1.13, and without numpy.
 
 With `--reference LIB` a library replaces a backend that this machine does not have. Its output is valid, its time is
 not, so it needs `--eval-inputs`. The same holds for `--exact-int8`, which replaces an engine that saturates on this
@@ -32,7 +32,7 @@ from workers.runtimes.torchscript.runner.timing import measure
 
 NAME = "python-torchscript"
 VERSION = "2"
-"""Part of every job key; increased with every change that can change a result."""
+"""The version, part of every job key; increased with every change that can change a result."""
 
 ERROR_EXIT = 3
 
@@ -50,21 +50,21 @@ class Program(NamedTuple):
     opened: Callable[[argparse.Namespace], Load]
     """Does the work before loading that must not count as load time. Raises `GiveUp`."""
     exactly: Callable[[], AbstractContextManager[None]] | None = None
-    """The context of `--exact-int8`, where opening does not see to it."""
+    """The context manager for `--exact-int8`, if `opened` does not handle this option."""
     runtime: Callable[[], str] | None = None
-    """The version of the runtime, where that is not torch."""
+    """Returns the version of the runtime, if the runtime is not torch."""
     metrics: Callable[[Any], dict[str, float]] | None = None
-    """Figures of its own, about the model that ran."""
+    """Returns the runner's additional metrics, about the model that ran."""
     threads: Callable[[], int] | None = None
-    """The number of its threads, where they are not torch's."""
+    """Returns the number of the runtime's threads, if they are not torch's."""
     profiled: Callable[[Any, argparse.Namespace, IO[str]], None] = profile
-    """Runs the model with `--profile`."""
+    """Profiles the model, for `--profile`."""
     needs_compilers: bool = True
-    """Whether its models may use torch's compilers, as users' Python may."""
+    """Tells whether the program's models may use torch's compilers, as the Python code of users may."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises `GiveUp` for what it does not understand."""
+    """A parser that raises `GiveUp` for arguments that it does not understand."""
 
     def error(self, message: str) -> NoReturn:
         raise GiveUp("bad_arguments", message)
@@ -81,7 +81,8 @@ def pytorch_mobile() -> Program:
 
 
 def own_report() -> IO[str]:
-    """TorchScript's print() writes to the C stdout, so the report gets its own descriptor."""
+    """Return a file for the report on the original stdout, and send all other output to stderr: TorchScript's print()
+    writes to the C stdout."""
     report = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return report
@@ -184,7 +185,7 @@ def _exact_int8() -> AbstractContextManager[None]:
 
 def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
     begin(given, program)
-    # PyTorch Mobile's runner is given no hash.
+    # PyTorch Mobile's runner gets no hash.
     given.patience = 0.0 if given.sha256 or program.runtime is None else process.PATIENCE_S
     tell_start(program, report, engines=given.nnapi_devices)
     if given.nnapi_devices:
@@ -208,7 +209,7 @@ def begin(given: argparse.Namespace, program: Program) -> None:
 
 
 def tell_start(program: Program, report: IO[str], *, engines: bool = False) -> None:
-    """`engines`: also which quantized engines there are, for whoever asks what this runner is."""
+    """Report the runner and its versions. `engines`: also report the quantized engines, which identify a runner."""
     import torch
 
     file_version, bytecode_version = versions_known() if program.runtime is None else (None, None)
@@ -265,13 +266,14 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
 
 
 def check_file(given: argparse.Namespace) -> None:
-    """Raises `GiveUp` if the file is not the one that is meant: a damaged model may answer as if it were whole."""
+    """Raises `GiveUp` if the file has another sha256 than the requested one: a damaged model may answer as if it were
+    whole."""
     if given.sha256 and sha256_of(Path(given.model)) != given.sha256:
         raise GiveUp("wrong_artifact", f"{given.model} is not the file with the sha256 {given.sha256[:80]}")
 
 
 def sha256_of(file: Path) -> str:
-    """Not `hashlib.file_digest`, which older Pythons lack. Raises `GiveUp("no_model")`."""
+    """Return a file's sha256, without `hashlib.file_digest`, which older Pythons lack. Raises `GiveUp("no_model")`."""
     digest = hashlib.sha256()
     try:
         with file.open("rb") as content:
@@ -288,7 +290,7 @@ def _list_devices(given: argparse.Namespace, report: IO[str]) -> None:
         # The full interpreter reads both formats, and gives access to submodules.
         model, _ = load(given.model, replace(inspect(given.model, "nnapi"), format="pt"))
     prepare("nnapi", given.reference)
-    # Not in the runner of one file, which never comes here: where that runs, there is no NNAPI.
+    # The one-file runner has no such module, and never gets here: devices on which it runs have no NNAPI.
     from workers.runtimes.torchscript.nnapi.nnapi_devices import listing
 
     found = listing(model, given.input_dims)

@@ -14,11 +14,12 @@ from workers.cores import clusters
 from workers.runtimes.torchscript.runner.events import GiveUp
 
 PATIENCE_S = 60.0
-"""How long a load, one inference, or what is beyond a block's own bound may take where a file's hash is not known: a
-damaged one may run for ever. A file that is known gets the time that it needs, and the harness has deadlines."""
+"""The seconds that a load, one inference, or the time beyond a block's own limit may take if the file's hash is not
+known: a damaged file may run for ever. A file with a known hash gets the time that it needs, and the harness has
+deadlines."""
 
 _FOR_COMPILERS = ("torch._meta_registrations", "torch.distributed._meta_registrations")
-"""What `import torch` imports for them: operators for tensors without data, written in Python."""
+"""Modules that `import torch` imports for its compilers: operators for tensors without data, written in Python."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
@@ -49,31 +50,32 @@ def _of_kind(kind: str) -> set[int]:
 
 
 def cpus_now() -> list[int] | None:
-    """The CPUs that this process may run on; `None` if the system does not report them."""
+    """Return the CPUs that this process may run on; `None` if the system does not report them."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
 def end_after(seconds: float) -> None:
-    """End this process by SIGALRM after so long, also in native code; 0: no more."""
+    """End this process by SIGALRM after so many seconds, also in native code; 0 cancels that."""
     # The default action: nothing of Python has to run.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def be_patient(given: argparse.Namespace, seconds: float = 0.0) -> None:
-    """For the next step, which has so long by its own bound; see `PATIENCE_S`."""
+    """If the run has a limit for files of unknown hash, end this process when the next step takes `PATIENCE_S` longer
+    than `seconds`, the step's own limit."""
     if given.patience:
         end_after(given.patience + seconds)
 
 
 def rewrites(backend: str, reference: str | None) -> bool:
-    """Whether what stands in for the backend is made of the model in PyTorch (Metal, Vulkan), by torch's compilers."""
+    """Tell whether the backend's reference is made from the model in PyTorch (Metal, Vulkan), by torch's compilers."""
     return reference is not None and backend not in ("cpu", "nnapi")
 
 
 def leave_out_compilers() -> None:
-    """Let `import torch` leave out what only its compilers use: 0.5 s of 2.2, in each process. Call it before that
-    import. No operator that computes is among it."""
+    """Let `import torch` leave out modules that only its compilers use: 0.5 s of 2.2, in each process. Call it before
+    that import. These modules have no operator that computes."""
     if "torch" not in sys.modules:
         sys.modules.update({name: ModuleType(name) for name in _FOR_COMPILERS})
 
@@ -81,8 +83,9 @@ def leave_out_compilers() -> None:
 def keep_memory() -> None:
     """Keep freed memory in the process, as the allocators of phones do.
 
-    Depending on earlier allocations, glibc returns it to the kernel and faults it in again at every iteration: this
-    alone changed the time of the same fp32 MobileNetV2 from 6.1 to 7.4 ms, and to 15 ms at the lowest threshold.
+    Depending on earlier allocations, glibc returns freed memory to the kernel and faults it in again at every
+    iteration: this alone changed the time of the same fp32 MobileNetV2 from 6.1 to 7.4 ms, and to 15 ms at the lowest
+    threshold.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -93,7 +96,8 @@ def keep_memory() -> None:
 
 
 def return_memory() -> None:
-    """Give freed memory back to the system, against `keep_memory`: the next artifact of a batch starts without it."""
+    """Give freed memory back to the system, in spite of `keep_memory`, so that the next artifact of a batch starts
+    without it."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):
@@ -118,7 +122,7 @@ def peak_bytes() -> int:
 
 
 def _status(field: str) -> int | None:
-    """A field of /proc/self/status in bytes; `None` if the system does not have it."""
+    """Return a field of /proc/self/status in bytes; `None` if the system does not have it."""
     try:
         text = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:

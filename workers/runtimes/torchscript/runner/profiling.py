@@ -1,7 +1,7 @@
-"""`--profile`: the time of each operator, as `workers.runtimes.operator_profile` reads it. No figure of it is a
-latency.
+"""Times each operator, for `--profile`, in the form that `workers.runtimes.operator_profile` reads. None of the figures
+is a latency.
 
-The warm-up is `--warmup` iterations, and one at least; what is told is of `--iter` iterations.
+The warm-up is `--warmup` iterations, and at least one; `--iter` iterations are reported.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from workers.runtimes.torchscript.runner.inputs import as_given
 
 
 def input_of(given: argparse.Namespace) -> Any:
-    """The same in every process."""
+    """Return a random input of `--input-dims`, which is the same in every process."""
     import torch
 
     x = torch.rand(given.input_dims, generator=torch.Generator().manual_seed(0))
@@ -22,7 +22,7 @@ def input_of(given: argparse.Namespace) -> Any:
 
 
 def run_often(run: Callable[[], object], iterations: int) -> list[int]:
-    """The nanoseconds of each."""
+    """Run `run` so many times; returns the nanoseconds of each run."""
     taken = []
     for _ in range(iterations):
         started = time.perf_counter_ns()
@@ -32,7 +32,7 @@ def run_often(run: Callable[[], object], iterations: int) -> list[int]:
 
 
 def profile(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
-    """Of a module of torch."""
+    """Profile a torch module, and report its iterations and operators."""
     import torch
 
     x = input_of(given)

@@ -19,7 +19,7 @@ _SAMPLES_PER_LINE = 10_000
 
 
 def measure(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
-    """Raises `GiveUp("no_bundled_input")`."""
+    """Time the model, and report the times. Raises `GiveUp("no_bundled_input")`."""
     import torch
 
     if given.use_bundled_input is not None:
