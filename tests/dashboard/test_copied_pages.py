@@ -110,9 +110,7 @@ def test_rank_says_of_a_copy_what_waits_and_who_is_away_in_the_dashboards_words(
     assert JOBS_UNKNOWN in said(page(folder / "reading", "fleet"))
 
 
-def test_a_workspace_shows_its_own_sweeps_beside_those_of_others_and_while_the_server_is_away(
-    page: Page, folder: Path
-) -> None:
+def test_own_sweeps_are_shown_beside_those_of_others_and_while_the_server_is_away(page: Page, folder: Path) -> None:
     (folder / "server" / "mlflow.sqlite").rename(folder / "away.sqlite")
     recorder = Recorder(Workspace.open(folder / "reading"))
     recorder.record("mine", by_axes, devices=(BOARD,))

@@ -139,7 +139,7 @@ with Journal.open(Path(sys.argv[1])) as journal:
 """Publishes, and waits for a line in the middle of each run: it has its values, and no end."""
 
 
-def test_kill_9_in_the_midst_of_a_run_leaves_it_running_and_the_next_publisher_replaces_it(
+def test_kill_9_leaves_a_run_running_and_the_next_publisher_replaces_it(
     workspace: Workspace, journal: Journal, records: Records
 ) -> None:
     jobs = [records.job(number) for number in range(4)]

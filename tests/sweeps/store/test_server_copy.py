@@ -224,7 +224,7 @@ def rank(team: Team, *words: str) -> Result:
 # Several writers of one name
 
 
-def test_of_two_workspaces_with_one_sweep_name_each_job_is_shown_once_and_none_is_lost(team: Team) -> None:
+def test_of_two_workspaces_with_one_sweep_each_job_is_shown_once_and_none_is_lost(team: Team) -> None:
     other = Workspace.open(team.folder / "other")
     jobs = team.measure(0, 1, ms=5.0)
     team.measure(1, 2, ms=9.0, rounds=3, by=other)
@@ -245,7 +245,7 @@ def test_of_two_workspaces_with_one_sweep_name_each_job_is_shown_once_and_none_i
     assert team.rows() == own_rows
 
 
-def test_a_copied_workspace_takes_a_name_of_its_own_and_hides_nothing_of_the_original(team: Team) -> None:
+def test_a_copied_workspace_takes_its_own_name_and_hides_nothing_of_the_original(team: Team) -> None:
     jobs = team.measure(0)
     copy = Workspace(Path(shutil.copytree(team.measuring.root, team.folder / "copy")))
     name = read_owner(copy).name
@@ -650,7 +650,7 @@ def test_a_folder_that_cannot_be_written_is_told_of(
     assert "EDGESWEEP_STATE" in shown.output
 
 
-def test_results_that_are_locked_for_writing_are_told_of_and_no_snapshot_is_called_unreadable(
+def test_a_locked_copy_is_told_of_and_no_snapshot_is_called_unreadable(
     team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = team.measure(0)
