@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import rows as tables
 from dashboard.ranked_place import Ranked
-from dashboard.source import KEYS, Source
+from dashboard.source import KEYS, ResultTable, Source
 from dashboard.words import build_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
@@ -37,9 +37,9 @@ from sweeps.results import ResultRow
 from sweeps.spec.model_inputs import DataSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store.copied import ResultFiles, result_files
-from sweeps.store.lag import is_own
-from sweeps.store.uri import dialect, sqlite_path
+from sweeps.store.owner import is_own
+from sweeps.store.result_files import ResultFiles, copied_files
+from sweeps.store.uri import has_store
 from sweeps.store.verdicts import Known, overview, read_current
 from sweeps.workspace import Workspace
 
@@ -59,18 +59,21 @@ class Places:
     models: dict[str, dict[str, list[Known]]]
 
 
-def files(root: Path) -> ResultFiles | None:
-    """Where the results of a workspace are: its journal, or the copy of a server that others write to, with its age.
+def copied(root: Path) -> ResultFiles | None:
+    """The copy of a server that others write to, with its age; `None` if the workspace's store is its own.
 
-    `None` if there are none yet. Raises `StoreError`.
+    Raises `StoreError` if there is no copy yet, the server is away, and the workspace has no journal either.
     """
     workspace = Workspace(root)
-    store = workspace.tracking_uri
-    if is_own(workspace) and not (dialect(store) == "sqlite" and sqlite_path(store).exists()):
-        own = ResultFiles(journal=workspace.journal, verdicts=workspace.verdicts)
-        return own if workspace.journal.exists() else None
+    if is_own(workspace) and (workspace.journal.exists() or not has_store(workspace.tracking_uri)):
+        return None
     with _telling() as each:
-        return result_files(workspace, wait=False, each=each)
+        try:
+            return copied_files(workspace, wait=False, each=each)
+        except StoreError:
+            if not workspace.journal.exists():
+                raise
+            return copied_files(workspace, wait=False)  # with the error
 
 
 @contextmanager
@@ -79,11 +82,11 @@ def _telling() -> Iterator[Callable[[int], None]]:
     read = 0
     shown: DeltaGenerator | None = None
 
-    def each(runs: int) -> None:
+    def each(results: int) -> None:
         nonlocal read, shown
-        read += runs
+        read += results
         shown = shown or st.empty()
-        shown.info(f"The results of MLflow are copied, once: {read:,} runs so far.", icon=":material/cloud_sync:")
+        shown.info(f"The results of MLflow are copied, once: {read:,} so far.", icon=":material/cloud_sync:")
 
     try:
         yield each
@@ -94,30 +97,20 @@ def _telling() -> Iterator[Callable[[int], None]]:
 
 def source(root: Path) -> Source | None:
     """The results of a workspace as of now, in about a millisecond; `None` if it has none yet. Raises `StoreError`."""
-    stored = files(root)
-    if stored is None:
-        return None
-    now = _source(stored.journal, stored.verdicts)
-    if not stored.is_copy:
-        return now
-    own = None
-    if stored.plans is not None:
-        with suppress(StoreError):  # another version has written it: the copy is shown without
-            own = _source(stored.plans, Workspace(root).verdicts)
-    return replace(now, is_copy=True, own=own)
+    workspace = Workspace(root)
+    own = _table(workspace.journal, workspace.verdicts) if workspace.journal.exists() else None
+    files = copied(root)
+    copy = None
+    if files is not None and files.journal.exists():
+        copy = _table(files.journal, files.verdicts)
+    return None if own is None and copy is None else Source(own, copy)
 
 
-def _source(path: Path, verdicts: Path) -> Source:
+def _table(path: Path, verdicts: Path) -> ResultTable:
     mark = _whole(path)
     with Journal.open(path, read_only=True) as journal:
-        return Source(
-            path,
-            verdicts,
-            mark.epoch,
-            mark.seq,
-            tuple(sorted(journal.plans.current_ids().items())),
-            journal.imports.count(),
-        )
+        plans = tuple(sorted(journal.plans.current_ids().items()))
+        return ResultTable(path, verdicts, mark.epoch, mark.seq, plans, journal.imports.count())
 
 
 ONE = threading.Lock()
@@ -141,21 +134,28 @@ def _whole(path: Path) -> Watermark:
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=KEYS)
 def sweeps(now: Source) -> tuple[SweepRow, ...]:
     """All sweeps, the last updated first."""
-    with Journal.open(now.path, read_only=True) as journal:
-        return tuple(journal.sweeps.all())
+    rows: list[SweepRow] = []
+    for table, names in now.shares:
+        with Journal.open(table.path, read_only=True) as journal:
+            rows += [row for row in journal.sweeps.all() if row.name in names]
+    return tuple(sorted(rows, key=lambda row: row.updated, reverse=True))
 
 
 @st.cache_resource(max_entries=3, show_spinner=False, hash_funcs=KEYS)
 def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
     """The verdicts of all places of all sweeps. Shared by all sessions: never change it."""
-    return tuple(overview(now.files))
+    return tuple(verdict for table, names in now.shares for verdict in overview(table.files) if verdict.sweep in names)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def verdicts_on(now: Source, place_ids: tuple[str, ...]) -> tuple[PlaceVerdict, ...]:
     """The verdicts (see `verdicts`) of some units and pools."""
     condition = "device_id IN (SELECT value FROM json_each(?))"
-    return tuple(read_current(now.files, lambda verdicts: verdicts.where(condition, json.dumps(place_ids))))
+    places: list[PlaceVerdict] = []
+    for table, names in now.shares:
+        stored = read_current(table.files, lambda verdicts: verdicts.where(condition, json.dumps(place_ids)))
+        places += [verdict for verdict in stored if verdict.sweep in names]
+    return tuple(places)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -163,7 +163,7 @@ def places(now: Source, root: Path, sweep: str) -> Places:
     """The places of which a sweep has results, or for which it waits."""
     devices: dict[str, str] = {}
     models: dict[str, dict[str, list[Known]]] = {}
-    for verdict in read_current(now.files, lambda verdicts: verdicts.known(sweep)):
+    for verdict in read_current(now.of(sweep).files, lambda verdicts: verdicts.known(sweep)):
         devices[verdict.device_id] = verdict.device
         models.setdefault(verdict.device_id, {}).setdefault(verdict.model, []).append(verdict)
     return Places(devices, models)
@@ -172,21 +172,21 @@ def places(now: Source, root: Path, sweep: str) -> Places:
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def place_rows(now: Source, place: Place) -> tuple[ResultRow, ...]:
     """All rows of one device and model of a sweep. Shared by all sessions: never change them."""
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.of(place.sweep).path, read_only=True) as journal:
         return tuple(journal.results.rows(place.sweep, place))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def some_rows(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, ResultRow]:
     """Single rows of a sweep, by job key; those that it does not have are left out."""
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.of(sweep).path, read_only=True) as journal:
         return journal.results.some(sweep, job_keys)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def spec(now: Source, sweep: str) -> SweepSpec:
     """The sweep file of a sweep."""
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.of(sweep).path, read_only=True) as journal:
         return journal.plans.spec(sweep)
 
 
@@ -204,7 +204,7 @@ def _more_images(data: DataSpec) -> tuple[str, ...]:
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def imported(now: Source, sweep: str) -> tuple[Imported, ...]:
     """The figures of hand-run tools of a sweep."""
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.of(sweep).path, read_only=True) as journal:
         return tuple(journal.imports.of_sweep(sweep))
 
 
@@ -214,7 +214,7 @@ def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ra
     chosen = spec(now, place.sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
     with_results: set[tuple[str, str]] = set()
     if by_hand := imported(now, place.sweep):
-        with Journal.open(now.path, read_only=True) as journal:
+        with Journal.open(now.of(place.sweep).path, read_only=True) as journal:
             with_results = {
                 (entry.place_id, entry.model) for entry in journal.results.places(place.sweep) if entry != place
             }
@@ -252,21 +252,21 @@ def chosen_results(
 ) -> tuple[int, tuple[ResultRow, ...]]:
     """The number of results of a sweep that have these values in these columns, and the fastest of them."""
     values = {name: [value] for name, value in filters}
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.of(sweep).path, read_only=True) as journal:
         count = sum(journal.results.matching_places(values, sweep).values())
         return count, tuple(journal.results.matching(values, sweep, most=most))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def waiting(now: Source, place: Place) -> tuple[str, ...]:
-    """The names of the builds that wait for a result on a place; of a copy, those without a result there."""
+    """The names of the builds that wait for a result on a place; none where that is not known."""
     if not now.knows_jobs(place.sweep):
         return ()
     ended = place_rows(now, place)
     with Journal.open(now.measured.path, read_only=True) as journal:
-        left = journal.jobs.waiting_rows(place, [row.job_key for row in ended] if now.is_copy else None)
-    names = build_names((*ended, *left))
-    return tuple(names[row.job_key] for row in left)
+        waiting_jobs = journal.jobs.waiting_rows(place)
+    names = build_names((*ended, *waiting_jobs))
+    return tuple(names[row.job_key] for row in waiting_jobs)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)

@@ -5,6 +5,7 @@ As in `dashboard.data`, all results are cached for all sessions: never change th
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
@@ -12,7 +13,7 @@ import streamlit as st
 from dashboard import running
 from dashboard.data import ONE, some_rows, spec, sweeps
 from dashboard.markdown_escape import line
-from dashboard.source import KEYS, Source
+from dashboard.source import KEYS, ResultTable, Source
 from dashboard.words import build_names, device_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
@@ -22,7 +23,7 @@ from sweeps.ranking.shipping_costs import Shipping, shipping
 from sweeps.store import build_costs, fleet
 from sweeps.store.fleet import Names, SweepSum, Trouble
 from sweeps.store.lag import Lag, read_lag
-from sweeps.store.verdicts import read_current
+from sweeps.store.verdicts import Verdicts, read_current
 from sweeps.workspace import Workspace
 
 TROUBLED = 3
@@ -46,11 +47,22 @@ class Standing:
 def standing(now: Source) -> Standing:
     """Judges the places that have changed, first."""
     latest = [sweep.name for sweep in sweeps(now)[:TROUBLED]]
+    sums: dict[str, SweepSum] = {}
+    troubles: list[Trouble] = []
+    count = 0
+    for table, names in now.shares:
+        shown = [name for name in latest if name in names]
+        stored_sums = read_current(table.files, lambda verdicts: fleet.sums(verdicts.db))
+        stored_troubles, more = read_current(table.files, partial(_troubles, shown))
+        sums |= {name: sweep_sum for name, sweep_sum in stored_sums.items() if name in names}
+        troubles += stored_troubles
+        count += more
+    troubles.sort(key=lambda trouble: latest.index(trouble.sweep))
+    return Standing(sums, tuple(troubles[:MOST_TROUBLES]), count)
 
-    return read_current(
-        now.files,
-        lambda verdicts: Standing(fleet.sums(verdicts.db), *fleet.troubles(verdicts.db, latest, MOST_TROUBLES)),
-    )
+
+def _troubles(sweeps: list[str], verdicts: Verdicts) -> tuple[tuple[Trouble, ...], int]:
+    return fleet.troubles(verdicts.db, sweeps, MOST_TROUBLES)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -62,7 +74,7 @@ def names(now: Source, sweep: str) -> Names:
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def having(now: Source, sweep: str, model: str) -> tuple[str, ...]:
     """The devices of a model."""
-    return read_current(now.files, lambda verdicts: fleet.having(verdicts.db, sweep, model))
+    return read_current(now.of(sweep).files, lambda verdicts: fleet.having(verdicts.db, sweep, model))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -75,7 +87,8 @@ def drawn(
         " AND part = 0"
     )
     places = read_current(
-        now.files, lambda verdicts: verdicts.where(condition, sweep, json.dumps(devices), json.dumps(models))
+        now.of(sweep).files,
+        lambda verdicts: verdicts.where(condition, sweep, json.dumps(devices), json.dumps(models)),
     )
     return {(verdict.device_id, verdict.model): verdict for verdict in places}
 
@@ -91,11 +104,8 @@ def winner_names(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str
 @st.cache_resource(max_entries=4, show_spinner=False, hash_funcs=KEYS)
 def build_names_of(now: Source, jobs: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """The names of builds that win everywhere, by sweep. `jobs`: sweeps, each with the key of one of its jobs."""
-    with Journal.open(now.path, read_only=True) as journal:
-        results = {sweep: journal.results.stored(sweep, key) for sweep, key in jobs}
-    return {
-        sweep: build_names([result[0]])[result[0].job_key] for sweep, result in results.items() if result is not None
-    }
+    rows = {sweep: row for sweep, key in jobs for row in some_rows(now, sweep, (key,)).values()}
+    return {sweep: build_names([row])[row.job_key] for sweep, row in rows.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +121,7 @@ class Costs:
 def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Costs:
     """The costs by the sweep's own objective. Raises `StoreError` if this version cannot read the sweep's file."""
     spec(now, sweep)
-    cells = read_current(now.files, lambda verdicts: build_costs.cells(verdicts.db, sweep, model, devices))
+    cells = read_current(now.of(sweep).files, lambda verdicts: build_costs.cells(verdicts.db, sweep, model, devices))
     jobs = {setup: cell.job_key for by_setup in cells.values() for setup, cell in by_setup.items()}
     called = build_names(some_rows(now, sweep, tuple(sorted(jobs.values()))).values())
     # A row may have changed since the costs were read: then the build's stored axes stand for its name, until the next
@@ -152,18 +162,20 @@ def lag(root: str, sweep: str) -> Lag | None:
 def judge_first(now: Source) -> None:
     """Judge all places of a workspace whose verdicts are not stored yet: thousands take half a minute. Draws how far it
     is; a function whose result is cached would draw it again each time."""
-    if now.verdicts.exists() or now in _JUDGED:
-        return
-    with ONE:
-        bar = st.progress(0.0, "What wins where is worked out, once.")
-        read_current(
-            now.files, lambda _: None, lambda done, of: bar.progress(done / of, f"{_JUDGING} {done:,} of {of:,}.")
-        )
-        bar.empty()
-    _JUDGED.clear()
-    _JUDGED.add(now)
+    for table, _ in now.shares:
+        if table.verdicts.exists() or _JUDGED.get(table.path) == table:
+            continue
+        with ONE:
+            bar = st.progress(0.0, "What wins where is worked out, once.")
+            read_current(
+                table.files,
+                lambda _: None,
+                lambda done, of: bar.progress(done / of, f"{_JUDGING} {done:,} of {of:,}."),  # noqa: B023
+            )
+            bar.empty()
+        _JUDGED[table.path] = table
 
 
-_JUDGED: set[Source] = set()
-"""The last one that was judged: its verdicts may be on no disk."""
+_JUDGED: dict[Path, ResultTable] = {}
+"""The last ones that were judged: their verdicts may be on no disk."""
 _JUDGING = "What wins where is worked out, once: phones and models:"

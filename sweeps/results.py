@@ -239,15 +239,6 @@ class SweepResults:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepInfo:
-    """One line in a list of sweeps. `updated` changes with any row; `runs` counts jobs and skipped combinations."""
-
-    name: str
-    updated: datetime
-    runs: int
-
-
 def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
     """Return a data frame with `FRAME_COLUMNS`, one line per row in the given order; `rows` may be empty."""
     import pandas as pd

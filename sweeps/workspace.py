@@ -96,8 +96,8 @@ class Workspace:
 
     @property
     def published_as(self) -> Path:
-        """The file with an id that distinguishes this workspace from others that publish to the same MLflow
-        (`sweeps.store.workspace_names`)."""
+        """The file with the name that distinguishes this workspace from others that publish to the same MLflow
+        (`sweeps.store.owner`)."""
         return self.root / "published-as"
 
     @property

@@ -41,7 +41,7 @@ def show(now: Source, root: Path, run: Running) -> None:
     journal."""
     latest = [sweep.name for sweep in data.sweeps(now)[: fleet_data.TROUBLED]]
     measured = now.measured
-    local_sweeps = tuple(name for name in latest if any(name == planned for planned, _ in measured.plans))
+    local_sweeps = tuple(name for name in latest if name in measured.sweeps)
     called = fleet_data.called(measured.path, measured.plans, local_sweeps)
     with st.container(horizontal=True, gap="medium", key="attention"):
         with st.container(border=True, width="stretch", key="runs-now"):

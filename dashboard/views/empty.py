@@ -18,9 +18,9 @@ def show(root: Path) -> None:
     if run.trouble:
         st.error(words(run.trouble), icon=":material/error:")
         links.link("live", "What happened", icon=":material/monitoring:", sweep=run.driver.sweep or None)
-    files = data.files(root)
+    files = data.copied(root)
     with st.container(border=True, key="empty"):
-        if files is not None and files.is_copy and not files.complete:
+        if files is not None and not files.complete:
             st.header("The results of MLflow are not here yet", anchor=False)
             st.text(line(files.error or "They are being copied: look again in a while."))
             return
@@ -39,7 +39,11 @@ def _quoted(root: Path) -> str:
 
 
 def show_age(root: Path) -> None:
-    """Show the age of a copy of a server that others write to."""
-    files = data.files(root)
-    if files is not None and files.is_copy:
-        st.caption(f":material/cloud_sync: {words(files.text)}.")
+    """Show the age of a copy of a server that other workspaces write to."""
+    files = data.copied(root)
+    if files is not None:
+        others = "Sweeps of other workspaces: " if Workspace(root).journal.exists() else ""
+        st.caption(f":material/cloud_sync: {words(f'{others}{files.text}')}.")
+        now = data.source(root)
+        if now is not None and now.own is not None and (shared := sorted(files.of_others & now.own.sweeps)):
+            st.caption(f":material/info: {words(', '.join(shared))}: other workspaces publish under this name, too.")

@@ -181,7 +181,7 @@ def _mlflow(uri: str, row: ResultRow) -> None:
 
 @st.cache_data(ttl=60, max_entries=64, show_spinner="Asking MLflow")
 def _run_of(uri: str, sweep: str, job_key: str) -> tuple[str, str] | None:
-    from sweeps.store.reading import find_run  # with MLflow, which is slow to import
+    from sweeps.store.run_finder import find_run  # with MLflow, which is slow to import
 
     return find_run(uri, sweep, job_key)
 

@@ -17,8 +17,8 @@ from sweeps.journal.rebuild import rebuild
 from sweeps.journal.salvage import salvage
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.report.progress import RunProgress
-from sweeps.store import workspace_names
 from sweeps.store.outbox import Outbox
+from sweeps.store.owner import read_owner, separate, take_over
 from sweeps.store.verify import verify_published
 from sweeps.text import plain
 from sweeps.whole_file import whole_file
@@ -118,7 +118,8 @@ def restore_command(file: Path, root: Path) -> None:
     click.echo(f"{root}: {restored.files} files, {restored.bytes / 1e6:.1f} MB")
     if restored.root != str(root):
         click.echo(plain(f"It was saved from {restored.root}: MLflow's database still names that folder's artifacts."))
-    if workspace_names.read(Workspace(root)).originals:
+    if read_owner(Workspace(root)).name:
+        separate(Workspace(root))
         click.echo(f"If the original is gone: edgesweep journal take-over --workspace {shlex.quote(str(root))}")
 
 
@@ -136,13 +137,13 @@ def take_over_command(yes: bool, root: Path) -> None:
     workspace = Workspace(root)
     open_journal(workspace).close()
     with workspace.lock():
-        if not workspace_names.read(workspace).originals:
+        if not read_owner(workspace).originals:
             raise WorkspaceError(
                 f"{root} is no copy of a workspace that published to a shared MLflow", "there is nothing to take over"
             )
         if not yes:
             click.confirm("Is the original gone? If it is not, both will delete the same runs", abort=True, err=True)
-        workspace_names.take_over(workspace)
+        take_over(workspace)
     click.echo(f"{root} answers to its original's name, too", err=True)
 
 

@@ -27,7 +27,6 @@ from sweeps.workspace import Workspace
 @click.option("--device", help=f"The table of this device only ({DEVICE_NAMES}).")
 @click.option("--all", "everything", is_flag=True, help="The tables of all devices.")
 @click.option("-v", "--verbose", is_flag=True, help="Name all variants that share a reason; print long reasons whole.")
-@click.option("--compare-runs", is_flag=True, help="Compare the copy of a tracking server with all its runs now.")
 @json_option
 def rank(
     sweep: str | None,
@@ -35,7 +34,6 @@ def rank(
     device: str | None,
     everything: bool,
     verbose: bool,
-    compare_runs: bool,
     as_json: bool,
 ) -> None:
     """Rank the variants of a sweep (by default the latest) per device: the winners, or whole tables.
@@ -45,7 +43,7 @@ def rank(
     """
     workspace = Workspace(root)
     tables = everything or verbose or device is not None
-    with of_latest(workspace, sweep), open_results(workspace, sweep, compare=compare_runs) as stored:
+    with of_latest(workspace, sweep), open_results(workspace, sweep) as stored:
         whole_results(stored.journal, _notice_once())
         names = stored.device_names
         device_id = meant(device, names)

@@ -110,11 +110,8 @@ class Jobs:
         )
         return [from_json(Job, record) for (record,) in rows]
 
-    def waiting_rows(self, place: Place, ended: Iterable[str] | None = None) -> list[ResultRow]:
-        """The rows (`row_of_waiting`) of a place's jobs in the current plan that have no result yet, in order. `ended`:
-        the keys of the jobs with a result in a copy; with it, the results of this journal do not count."""
-        own_result = "SELECT job_key FROM results WHERE results.sweep = jobs.sweep AND results.job_key = jobs.job_key"
-        copied_result = "SELECT 1 FROM json_each(?5) WHERE value = jobs.job_key"
+    def waiting_rows(self, place: Place) -> list[ResultRow]:
+        """The rows (`row_of_waiting`) of a place's jobs in the current plan that have no result yet, in order."""
         units = {
             device_id: pool_id(from_json(DeviceFacts, facts).fingerprint)
             for device_id, facts in self._file.rows(
@@ -128,12 +125,12 @@ class Jobs:
             " AND plan_id = (SELECT plan_id FROM sweeps WHERE name = ?1)"
             f" AND {JOB_DEVICE} IN (SELECT value FROM json_each(?2)) AND json_extract(record, '$.model') = ?3"
             f" AND ({JOB_DEVICE} = ?4 OR json_extract(record, '$.link') != '')"
-            f" AND NOT EXISTS ({own_result if ended is None else copied_result}) ORDER BY position",
+            " AND NOT EXISTS (SELECT job_key FROM results"
+            " WHERE results.sweep = jobs.sweep AND results.job_key = jobs.job_key) ORDER BY position",
             place.sweep,
             json.dumps(unit_ids),
             place.model,
             place.place_id,
-            *([] if ended is None else [json.dumps(list(ended))]),
         )
         return [row_of_waiting(place.sweep, from_json(Job, record)) for (record,) in rows]
 

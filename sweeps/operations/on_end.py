@@ -16,7 +16,6 @@ from sweeps.errors import EdgeSweepError, WorkspaceError, in_one_line
 from sweeps.operations.notices import tell
 from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store.copied import result_files
 from sweeps.store.uri import redact
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
@@ -59,7 +58,7 @@ def document(workspace: Workspace, sweep: str, state: State) -> dict[str, Any]:
     """Return the message as a JSON document: the state, and the winner for each device and model (`places`), with the
     fields of `summary` in `edgesweep rank --json`."""
     try:
-        verdicts = [verdict._asdict() for verdict in overview(result_files(workspace, sweep), sweep)]
+        verdicts = [verdict._asdict() for verdict in overview(workspace, sweep)]
     except EdgeSweepError:  # nothing was planned
         verdicts = []
     except Exception as error:  # noqa: BLE001  # a disk or a database: the end of the run is what counts

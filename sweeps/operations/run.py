@@ -33,7 +33,6 @@ from sweeps.report.plan_text import budget_text, race_lines
 from sweeps.report.progress import RunProgress
 from sweeps.spec.model_inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store.copied import result_files
 from sweeps.store.lag import read_lag
 from sweeps.store.mlflow import Store
 from sweeps.store.outbox import Outbox
@@ -109,7 +108,7 @@ def run_sweep(
 
 def rank_and_attach(workspace: Workspace, sweep: str) -> Ranking:
     """The ranking after a run; it is attached to the sweep's run, for people who read MLflow itself."""
-    ranked = rank_sweep(result_files(workspace, sweep).journal, sweep)
+    ranked = rank_sweep(workspace.journal, sweep)
     try:
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach_ranking(sweep, ranking_document(ranked))
     except StoreError as error:

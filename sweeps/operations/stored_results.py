@@ -18,8 +18,10 @@ from sweeps.operations.notices import tell
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec import catalog, lab_names
 from sweeps.store.client import FIRST_STEP
-from sweeps.store.copied import ResultFiles, result_files
+from sweeps.store.owner import is_own
 from sweeps.store.read_journal import read_sweep
+from sweeps.store.result_files import ResultFiles, copied_files, own_files
+from sweeps.store.snapshot_download import THROUGH_SERVER
 from sweeps.store.uri import has_store
 from sweeps.workspace import Workspace
 
@@ -35,8 +37,11 @@ class StoredSweep:
     files: ResultFiles
     journal: Journal
     """The workspace's own journal, or the copy of a tracking server."""
-    plans: Journal | None
-    """The journal that knows the jobs and devices of the sweep; `None` if the sweep is of another workspace."""
+
+    @property
+    def plans(self) -> Journal | None:
+        """The journal that knows the jobs and devices of the sweep; `None` if the sweep is of another workspace."""
+        return None if self.files.is_copy else self.journal
 
     @property
     def device_names(self) -> dict[str, str]:
@@ -45,9 +50,10 @@ class StoredSweep:
 
 
 @contextmanager
-def open_results(workspace: Workspace, sweep: str | None, *, compare: bool = False) -> Iterator[StoredSweep]:
-    """The results that a command reads of the sweep that it means (`None`: the latest). The journal is opened once; a
-    copy's state is told. Raises `StoreError`, `NoResultsError` if there is no such sweep."""
+def open_results(workspace: Workspace, sweep: str | None) -> Iterator[StoredSweep]:
+    """The results that a command reads of the sweep that it means (`None`: the latest of the workspace, or else of its
+    tracking server). The journal is opened once; a copy's state is told. Raises `StoreError`, `NoResultsError` if there
+    is no such sweep."""
     with ExitStack() as stack:
         own = None
         if not has_store(workspace.tracking_uri):
@@ -57,24 +63,37 @@ def open_results(workspace: Workspace, sweep: str | None, *, compare: bool = Fal
             # read without it.
             with nullcontext() if sweep is None else suppress(StoreError):
                 own = stack.enter_context(open_journal(workspace))
-        files = result_files(workspace, sweep, compare=compare, each=_notice_of_reading(), own=own)
-        if own is not None and not files.is_copy:
-            yield StoredSweep(name=sweep_name(own, sweep), files=files, journal=own, plans=own)
+        if own is not None and (_is_complete(workspace) or _has(own, sweep)):
+            yield StoredSweep(name=sweep_name(own, sweep), files=own_files(workspace), journal=own)
             return
+        files = copied_files(workspace, each=_notice_of_reading())
         tell(f"Results: {files.text}.")
         copy = stack.enter_context(Journal.open(files.journal, read_only=True))
-        # The latest sweep of this workspace, also if other workspaces use the same MLflow.
-        name = sweep or (own and own.sweeps.latest()) or copy.sweeps.latest()
-        known = sorted(copy.plans.current_ids())
-        if name is None or name not in known:
+        name = sweep or copy.sweeps.latest()
+        published = copy.plans.current_ids()
+        elsewhere = files.elsewhere if name is None else files.elsewhere & {name}
+        if name not in published and elsewhere:
+            raise NoResultsError(f"other computers' disks have the results of {', '.join(elsewhere)}", THROUGH_SERVER)
+        if name is None or name not in published:
+            known = sorted({*published, *(() if own is None else own.plans.current_ids())})
             raise NoResultsError(
-                f"there is no sweep {name!r} in MLflow{did_you_mean(name, known)}"
+                f"there is no sweep {name!r}, here or in MLflow{did_you_mean(name, known)}"
                 if name
                 else "there is no sweep in MLflow yet",
-                f"it has: {', '.join(known)}" if known else FIRST_STEP,
+                f"there is: {', '.join(known)}" if known else FIRST_STEP,
             )
-        plans = own if own is not None and files.plans is not None and name in own.plans.current_ids() else None
-        yield StoredSweep(name=name, files=files, journal=copy, plans=plans)
+        yield StoredSweep(name=name, files=files, journal=copy)
+
+
+def _is_complete(workspace: Workspace) -> bool:
+    """Tell whether the workspace's journal has all results that are at its tracking server."""
+    return is_own(workspace) or not has_store(workspace.tracking_uri)
+
+
+def _has(journal: Journal, sweep: str | None) -> bool:
+    """Tell whether a journal has a sweep (`None`: any)."""
+    planned = journal.plans.current_ids()
+    return sweep in planned if sweep else bool(planned)
 
 
 def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
@@ -131,11 +150,11 @@ def _notice_of_reading() -> Callable[[int], None]:
     just read."""
     count = 0
 
-    def each(runs: int) -> None:
+    def each(results: int) -> None:
         nonlocal count
-        count += runs
-        if runs >= 1_000:
-            tell(f"Copying results of MLflow: {count:,} runs read")
+        count += results
+        if results >= 1_000:
+            tell(f"Copying results of MLflow: {count:,} read")
 
     return each
 

@@ -23,8 +23,9 @@ from sweeps.operations.notices import tell
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec.fields import Name
 from sweeps.store.beside import write_labels
-from sweeps.store.lag import Marks, is_own
+from sweeps.store.lag import Marks
 from sweeps.store.outbox import Outbox
+from sweeps.store.owner import is_own
 from sweeps.store.removal import Published, check_free, former_runs, look_for, take_out
 from sweeps.store.uri import redact
 from sweeps.workspace import Workspace
@@ -110,7 +111,7 @@ def look_before_renaming(workspace: Workspace, sweep: str) -> InMlflow:
     """Return the runs that MLflow has under the sweep's current name."""
     with open_journal(workspace) as journal:
         name = sweep_name(journal, sweep)
-        return _in_mlflow(workspace, [look_for(workspace, name, journal.jobs.run_keys(name))])
+        return _in_mlflow(workspace, [look_for(workspace, name)])
 
 
 def rename(
@@ -209,7 +210,7 @@ def look_before_deletion(workspace: Workspace, sweep: str) -> Deletion:
         name = sweep_name(journal, sweep)
         folders = [folder for folder in _folders(workspace, journal, name) if folder.is_dir()]
         builds = sum(folder.parent == workspace.artifacts for folder in folders)
-        published = [look_for(workspace, name, journal.jobs.run_keys(name))]
+        published = [look_for(workspace, name)]
         published += [look_for(workspace, *former) for former in former_runs(journal, name) if former[0] != name]
         return Deletion(
             sweep=name,
@@ -233,7 +234,7 @@ def delete(workspace: Workspace, sweep: str) -> Deletion:
         with open_journal(workspace, read_only=False) as journal:
             for former in former_runs(journal, sweep):
                 take_out(workspace, *former)
-            take_out(workspace, sweep, journal.jobs.run_keys(sweep))
+            take_out(workspace, sweep)
             folders = _folders(workspace, journal, sweep)
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -273,8 +274,8 @@ def _in_mlflow(workspace: Workspace, runs_by_name: Iterable[Published]) -> InMlf
     uri, published = workspace.tracking_uri, list(runs_by_name)
     return InMlflow(
         server="" if is_own(workspace) else redact(uri, uri),
-        runs=sum(entry.mine for entry in published),
-        others=sum(entry.others for entry in published),
+        runs=sum(entry.own_runs for entry in published),
+        others=sum(entry.other_runs for entry in published),
     )
 
 

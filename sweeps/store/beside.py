@@ -1,4 +1,5 @@
-"""What MLflow has of a sweep beside the runs of its jobs: imported figures, and what people wrote about it."""
+"""The module writes what MLflow has of a sweep beside the runs of its jobs: imported figures, and what people wrote
+about it."""
 
 import json
 from collections.abc import Sequence
@@ -7,13 +8,12 @@ from typing import TYPE_CHECKING
 from sweeps.imported import Imported
 from sweeps.journal.sweep_table import Labels
 from sweeps.json_records import to_json
-from sweeps.store.claims import tags_of
 from sweeps.store.client import connect, translated
-from sweeps.store.look_up import Written, WrittenRun, claimed, end_imported
 from sweeps.store.run_content import ATTEMPT_KEY, MAX_TAG_LENGTH, RECORD, TAG
-from sweeps.store.sweep_tags import IMPORTED, SWEEP
+from sweeps.store.sweep_tags import IMPORTED, PARENT, SWEEP
 from sweeps.store.tag_text import cut
 from sweeps.store.uri import has_store
+from sweeps.store.written_runs import Written, WrittenRun, end_imported
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -26,18 +26,13 @@ LABELS = f"{TAG}labels"
 
 def save_imported(client: "MlflowClient", figures: Sequence[Imported], written: Written) -> bool:
     """Write a run for each figure that has none. All data are in the initial tags, so no run can be incomplete."""
-    missing = {one.key: one for one in figures if one.key not in written.imported}
-    for key in {one.key for one in figures} - missing.keys():
-        written.imported[key] = claimed(client, written, written.imported[key], [written.imported[key]])
-    for key, one in missing.items():
-        claims = written.claims([], new=True)
-        tags = {"mlflow.parentRunId": written.parent.run_id, RECORD: "imported", ATTEMPT_KEY: key, **tags_of(claims)}
-        name = cut(f"imported: {one.variant}", 250)
-        run = client.create_run(written.experiment_id, run_name=name, tags=tags | {IMPORTED: to_json(one)})
+    missing = {figure.key: figure for figure in figures if figure.key not in written.imported}
+    for key, figure in missing.items():
+        tags = {PARENT: written.parent.run_id, RECORD: "imported", ATTEMPT_KEY: key, IMPORTED: to_json(figure)}
+        name = cut(f"imported: {figure.variant}", 250)
+        run = client.create_run(written.experiment_id, run_name=name, tags=tags)
         end_imported(client, run.info.run_id, written)
-        written.imported[key] = WrittenRun(
-            run.info.run_id, key, running=False, stale=False, evaluation_id="", claims=claims
-        )
+        written.imported[key] = WrittenRun(run.info.run_id, key, stale=False, evaluation_id="")
     return bool(missing)
 
 
@@ -58,10 +53,10 @@ def write_labels(workspace: Workspace, sweep: str, labels: Labels) -> None:
         return
     with translated(uri):
         client = connect(uri, make=False)
-        found = client.get_experiment_by_name(sweep)
-        if found is not None and found.tags.get(SWEEP) == sweep and found.lifecycle_stage == "active":
+        experiment = client.get_experiment_by_name(sweep)
+        if experiment is not None and experiment.tags.get(SWEEP) == sweep and experiment.lifecycle_stage == "active":
             for name, text in _tags(labels).items():
-                client.set_experiment_tag(found.experiment_id, name, text)
+                client.set_experiment_tag(experiment.experiment_id, name, text)
 
 
 def _tags(labels: Labels) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""What each build costs on each device, stored beside the verdicts: an overview of a model does without its rows."""
+"""The costs of each build on each device are stored beside the verdicts: an overview of a model does without its
+rows."""
 
 import json
 import sqlite3
@@ -12,7 +13,8 @@ TABLES = (
         sweep TEXT, model TEXT, device_id TEXT, cells TEXT NOT NULL, PRIMARY KEY (sweep, model, device_id)
     ) WITHOUT ROWID""",
 )
-"""Of the file of verdicts. `cells`: a JSON list of the fields of `Cell` and the setup, for each build."""
+"""The tables are part of the file of verdicts. `cells`: a JSON list of the fields of `Cell` and the setup, for each
+build."""
 
 
 def put(db: sqlite3.Connection, costs: Mapping[Place, Mapping[Setup, Cell]], alone: str | None = None) -> None:
@@ -20,17 +22,17 @@ def put(db: sqlite3.Connection, costs: Mapping[Place, Mapping[Setup, Cell]], alo
     if alone is not None:
         db.execute("DELETE FROM costs WHERE sweep = ?", (alone,))
     rows = [
-        (place.sweep, place.model, place.place_id, json.dumps([(*cell, setup) for setup, cell in here.items()]))
-        for place, here in costs.items()
+        (place.sweep, place.model, place.place_id, json.dumps([(*cell, setup) for setup, cell in by_setup.items()]))
+        for place, by_setup in costs.items()
     ]
     db.executemany("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?)", rows)
 
 
 def cells(db: sqlite3.Connection, sweep: str, model: str, devices: Iterable[str]) -> Cells:
-    """Those of a model, under the objective of the sweep's file."""
+    """Return the costs of a model's builds, under the objective of the sweep's file."""
     query = "SELECT cells FROM costs WHERE sweep = ? AND model = ? AND device_id = ?"
-    found = {device: db.execute(query, (sweep, model, device)).fetchone() for device in devices}
+    rows = {device: db.execute(query, (sweep, model, device)).fetchone() for device in devices}
     return {
         device: {} if stored is None else {tuple(setup): Cell(*cell) for *cell, setup in json.loads(stored[0])}
-        for device, stored in found.items()
+        for device, stored in rows.items()
     }

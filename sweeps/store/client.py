@@ -117,28 +117,16 @@ def run_pages(client: "MlflowClient", experiment_ids: list[str], condition: str 
             return
 
 
-def run_of(client: "MlflowClient", run_id: str) -> "Run | None":
-    """`None` if there is no such run."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return client.get_run(run_id)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
-        return None
-
-
 def experiments(client: "MlflowClient") -> list["Experiment"]:
-    """Those of sweeps, without deleted ones."""
-    found: list[Experiment] = []
+    """Return the experiments of sweeps, without deleted ones."""
+    listed: list[Experiment] = []
     token: str | None = None
     while True:
         page = client.search_experiments(max_results=1000, page_token=token)
-        found += [experiment for experiment in page if experiment.tags.get(SWEEP) == experiment.name]
+        listed += [experiment for experiment in page if experiment.tags.get(SWEEP) == experiment.name]
         token = page.token
         if not token:
-            return found
+            return listed
 
 
 def published_s(run: "Run") -> float:

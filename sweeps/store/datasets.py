@@ -19,7 +19,7 @@ _AS_LOADED = re.compile(r"; as loaded for ([0-9a-f]{64})$")
 
 
 def file_name(manifest_id: str) -> str:
-    """Of the manifest, among the artifacts of the sweep's own run."""
+    """Return the manifest's name among the artifacts of the sweep's own run."""
     return f"data-{manifest_id[:_DIGEST_LENGTH]}.json"
 
 
@@ -39,7 +39,7 @@ def datasets_of(parent_id: str, manifest_id: str, text: str) -> dict[str, "Datas
     source = known.get("source")
     name = source if isinstance(source, str) and source.strip() else "images"
     digest = manifest_id[:_DIGEST_LENGTH]
-    made = Dataset(
+    dataset = Dataset(
         name=cut(name, _NAME_LENGTH),
         digest=digest,
         source_type="local",
@@ -47,7 +47,7 @@ def datasets_of(parent_id: str, manifest_id: str, text: str) -> dict[str, "Datas
         profile=json.dumps({"images": _count(known)}),
     )
     planned = _AS_LOADED.search(name)
-    return dict.fromkeys([manifest_id, *([planned[1]] if planned else [])], made)
+    return dict.fromkeys([manifest_id, *([planned[1]] if planned else [])], dataset)
 
 
 def inputs_of(

@@ -17,7 +17,7 @@ TABLES = (
     )""",
     "CREATE INDEX troubled ON verdicts (sweep, device_id, model) WHERE part = 0 AND failed + untrusted > 0",
 )
-"""Of the file of verdicts."""
+"""The tables are part of the file of verdicts."""
 SUM_UP = """INSERT OR REPLACE INTO sums
     SELECT sweep, sum(part = 0), sum(state = 'winner' AND (part = 0 OR NOT EXISTS (
             SELECT 1 FROM verdicts AS other WHERE other.sweep = verdicts.sweep AND other.state = 'winner'
@@ -35,13 +35,13 @@ SUM_UP = """INSERT OR REPLACE INTO sums
 
 
 class SweepSum(NamedTuple):
-    """How far a sweep is, and who wins."""
+    """The sum says how far a sweep is, and who wins."""
 
     sweep: str
     places: int
     """Devices and models."""
     decided: int
-    """Of these, those with a winner that nothing is tied with, and no job to come."""
+    """The number of those with a winner that nothing is tied with, and no job to come."""
     finished: int
     """Jobs."""
     waiting: int
@@ -55,7 +55,7 @@ class SweepSum(NamedTuple):
 
     @classmethod
     def empty(cls, sweep: str) -> "SweepSum":
-        """Of a sweep without verdicts."""
+        """Return the sum of a sweep without verdicts."""
         return cls(sweep, 0, 0, 0, 0, 0, "", "{}", "[]")
 
     @property
@@ -75,25 +75,25 @@ class Trouble(NamedTuple):
 
 
 class Names(NamedTuple):
-    """What a sweep has results of, or waits for."""
+    """The names of what a sweep has results of, or waits for."""
 
     devices: dict[str, str]
-    """Their text for people, by id."""
+    """The devices' text for people, by id."""
     models: tuple[str, ...]
 
 
 def sums(db: sqlite3.Connection) -> dict[str, SweepSum]:
-    """Of all sweeps, by name."""
-    found = db.execute(f"SELECT {', '.join(SweepSum._fields)} FROM sums")  # noqa: S608  # names of ours
-    return {one.sweep: one for one in map(SweepSum._make, found)}
+    """Return the sums of all sweeps, by name."""
+    rows = db.execute(f"SELECT {', '.join(SweepSum._fields)} FROM sums")  # noqa: S608  # names of ours
+    return {sweep_sum.sweep: sweep_sum for sweep_sum in map(SweepSum._make, rows)}
 
 
 def having(db: sqlite3.Connection, sweep: str, model: str) -> tuple[str, ...]:
     """The devices that have a model, or wait for it, in order."""
-    found = db.execute(
+    rows = db.execute(
         "SELECT device_id FROM verdicts WHERE sweep = ? AND model = ? AND part = 0 ORDER BY device_id", (sweep, model)
     )
-    return tuple(device_id for (device_id,) in found)
+    return tuple(device_id for (device_id,) in rows)
 
 
 def with_results(db: sqlite3.Connection, sweep: str) -> set[Place]:
@@ -105,10 +105,10 @@ def with_results(db: sqlite3.Connection, sweep: str) -> set[Place]:
 def troubles(db: sqlite3.Connection, sweeps: Sequence[str], most: int) -> tuple[tuple[Trouble, ...], int]:
     """The first ones in the order of these sweeps, and how many there are."""
     where = "FROM verdicts INDEXED BY troubled WHERE sweep = ? AND part = 0 AND failed + untrusted > 0"
-    found: list[Trouble] = []
+    listed: list[Trouble] = []
     count = 0
     for sweep in sweeps:
         count += db.execute(f"SELECT count(*) {where}", (sweep,)).fetchone()[0]
         query = f"SELECT {', '.join(Trouble._fields)} {where} ORDER BY device_id, model LIMIT ?"
-        found += map(Trouble._make, db.execute(query, (sweep, most - len(found))))
-    return tuple(found), count
+        listed += map(Trouble._make, db.execute(query, (sweep, most - len(listed))))
+    return tuple(listed), count

@@ -1,4 +1,4 @@
-"""How far MLflow lags behind the journal. Asks no MLflow: whoever publishes marks here what it has published.
+"""The lag of MLflow behind the journal is found without MLflow: whoever publishes marks in a file what MLflow has.
 
 The marks are a file of the workspace with one writer at a time, who has the workspace's lock. They may be lost: then
 the next run publishes, and marks, what is there already. So nothing is synchronized to the disk.
@@ -16,7 +16,8 @@ from sweeps.journal.changes import Position
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import DamagedResultsError
 from sweeps.sqlite_file import BRIEF_S, connect
-from sweeps.store.uri import dialect, redact, sqlite_path
+from sweeps.store.owner import server_name
+from sweeps.store.uri import dialect, sqlite_path
 from sweeps.workspace import Workspace
 
 _TABLES = """
@@ -72,7 +73,7 @@ class Marks:
                 db = _open(path)
             except sqlite3.Error:
                 db = _open(None)
-        server = _server(workspace)
+        server = server_name(workspace)
         with suppress(sqlite3.Error):
             if _is_gone(workspace):
                 db.execute("DELETE FROM marks WHERE server = ?", (server,))
@@ -98,7 +99,8 @@ class Marks:
         self.close()
 
     def add(self, job_key: str, attempt_id: int) -> int:
-        """What the journal had of this job up to an attempt is published. A mark that cannot be written is missing.
+        """Mark that all is published which the journal had of this job up to an attempt. A mark that cannot be written
+        is missing.
 
         Returns the attempt that was marked before; -1 if none was.
         """
@@ -130,13 +132,15 @@ def read_lag(workspace: Workspace, journal: Journal, sweep: str) -> Lag | None:
         journal.results.watermark()
     except DamagedResultsError:
         return None  # a reader makes the table again
-    seen = (
+    published_to = (
         complete_to.attempt_id
         if complete_to is not None and complete_to.plan_id == journal.changes.position(sweep).plan_id
         else 0
     )
     waiting = [
-        attempt for key, attempt in journal.results.ended_jobs(sweep, seen).items() if attempt > marks.get(key, -1)
+        attempt
+        for key, attempt in journal.results.ended_jobs(sweep, published_to).items()
+        if attempt > marks.get(key, -1)
     ]
     since = journal.times.accepted(min(waiting)) if waiting else None
     return Lag(jobs=len(waiting), since=since)
@@ -149,7 +153,7 @@ def _read(
     path = workspace.published
     if not path.exists():
         return None
-    place = (_server(workspace), sweep)
+    place = (server_name(workspace), sweep)
     try:
         with closing(connect(path, read_only=True, busy_s=BRIEF_S)) as db:
             row = db.execute("SELECT plan_id, attempt_id FROM sweeps WHERE server = ? AND sweep = ?", place).fetchone()
@@ -160,10 +164,10 @@ def _read(
             complete_to = None if row[0] is None else Position(plan_id=row[0], attempt_id=row[1])
             if complete_to is not None and complete_to == journal.changes.position(sweep):
                 return complete_to, None
-            found = db.execute("SELECT job_key, attempt_id FROM marks WHERE server = ? AND sweep = ?", place).fetchall()
+            marks = db.execute("SELECT job_key, attempt_id FROM marks WHERE server = ? AND sweep = ?", place).fetchall()
     except sqlite3.Error:
-        return None  # it is only for information, and the next publication makes it anew
-    return complete_to, dict(found)
+        return None  # the lag is only for information, and the next publication makes the file anew
+    return complete_to, dict(marks)
 
 
 def _open(path: Path | None) -> sqlite3.Connection:
@@ -178,19 +182,7 @@ def _open(path: Path | None) -> sqlite3.Connection:
     return db
 
 
-def _server(workspace: Workspace) -> str:
-    """The tracking server's name, without secrets. The workspace's own database keeps its name where it is moved."""
-    uri = workspace.tracking_uri
-    return "workspace" if is_own(workspace) else redact(uri, uri)
-
-
-def is_own(workspace: Workspace) -> bool:
-    """Whether the tracking server is the workspace's own database, which nobody else writes to."""
-    uri = workspace.tracking_uri
-    return dialect(uri) == "sqlite" and sqlite_path(uri).parent == workspace.root
-
-
 def _is_gone(workspace: Workspace) -> bool:
-    """Whether a person has deleted the database."""
+    """Tell whether a person has deleted the database."""
     uri = workspace.tracking_uri
     return dialect(uri) == "sqlite" and not sqlite_path(uri).exists()

@@ -1,4 +1,4 @@
-"""Writes results from the journal to MLflow; `sweeps.store.reading` reads them.
+"""Writes results from the journal to MLflow: a run of each job for people, and a snapshot for other computers.
 
 Only this folder imports mlflow, and only in the calls that need it, because the import takes over a second.
 """
@@ -7,8 +7,8 @@ import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,25 +22,26 @@ from sweeps.manifest import Manifest
 from sweeps.planning.planned_job import PlannedJob
 from sweeps.records import Block, Failed, Job, Measured
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store import run_content, sweep_tags
+from sweeps.store import run_content
 from sweeps.store.beside import save_imported, save_labels
-from sweeps.store.claims import tags_of
-from sweeps.store.client import FIRST_STEP, active_runs, connect, experiments, published_s, translated
+from sweeps.store.client import FIRST_STEP, connect, experiments, published_s, translated
 from sweeps.store.datasets import datasets_of, file_name, inputs_of
-from sweeps.store.look_up import Parent, Written, WrittenRun, claimed, look_up
 from sweeps.store.models import model_of
 from sweeps.store.move import check_not_moved
+from sweeps.store.owner import own_marks, separate
 from sweeps.store.profiles import bring_profiles
 from sweeps.store.run_content import MAX_PARAM_LENGTH, STALE, TAG, RunContent
 from sweeps.store.run_writer import Beside, build_log_of, later_than, stamp, upload, write_run
-from sweeps.store.sweep_tags import IS_SWEEP, RUNS, UPDATED
+from sweeps.store.snapshot_upload import CopiedWorkspaceError, has_newer, is_due, upload_snapshot
+from sweeps.store.sweep_tags import SPEC
 from sweeps.store.tag_text import cut
-from sweeps.store.together import together
 from sweeps.store.winners import RANKING, WINNERS, winner_metrics, winner_tag, withdrawn
+from sweeps.store.written_runs import Parent, Written, WrittenRun, look_up, parents_of
+from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric, Run
+    from mlflow.entities import Run
 
 _DATA = f"{TAG}data_manifests"
 
@@ -56,20 +57,45 @@ class Store:
     def check(self) -> None:
         """Raises `StoreError` within seconds if MLflow cannot be used. Creates a missing sqlite database."""
         with translated(self._uri):
-            found = experiments(connect(self._uri, make=True))
-        check_not_moved(self._uri, self._artifact_root, found)
+            listed = experiments(connect(self._uri, make=True))
+        check_not_moved(self._uri, self._artifact_root, listed)
 
-    def publish(self, journal: Journal, sweep: str, each: Callable[[Job], object] | None = None) -> int:
-        """Write the finished jobs and skipped combinations that MLflow lacks. Returns how many.
+    def publish(
+        self,
+        journal: Journal,
+        sweep: str,
+        each: Callable[[Job], object] | None = None,
+        *,
+        last: bool = True,
+        pause: Callable[[], object] | None = None,
+    ) -> int:
+        """Write the snapshot, then the finished jobs and skipped combinations that MLflow lacks. Returns how many.
 
-        `each` is called with each finished job that MLflow has now, as soon as it has it; it may take its time.
+        `each` is called with each finished job that MLflow has now, as soon as it has it, and `pause` while the
+        snapshot is made; both may take their time. Unless this is the `last` publication for now, the snapshot waits
+        until it is due.
 
         May be called at any time, repeatedly. Raises `StoreError` if MLflow rejects something; the next call then looks
         up what arrived and continues from there.
         """
+        each, pause = each or _unheard, pause or bool
         whole_results(journal.path)  # runs are made of its rows
+        try:
+            return self._publish(journal, sweep, each, pause, last)
+        except CopiedWorkspaceError:
+            separate(Workspace(journal.path.parent))
+            return self._publish(journal, sweep, each, pause, last)
+
+    def waits_for_snapshot(self, journal: Journal, sweep: str, *, last: bool) -> bool:
+        """Tell whether there is a snapshot to be written now, as far as this process knows."""
+        written = self._written.get((journal.path, sweep))
+        return written is not None and (last or is_due(written)) and has_newer(journal, sweep, written)
+
+    def _publish(
+        self, journal: Journal, sweep: str, each: Callable[[Job], object], pause: Callable[[], object], last: bool
+    ) -> int:
         key = (journal.path, sweep)
-        # Not restored after an error: then only MLflow knows its content.
+        # The entry is not restored after an error: then only MLflow knows its content.
         written = self._written.pop(key, None)
         with translated(self._uri):
             client = connect(self._uri, make=True)
@@ -77,12 +103,12 @@ class Store:
             if written is None:
                 written = look_up(client, self._uri, self._artifact_root, journal, sweep)
             position = journal.changes.position(sweep)
-            count, changed = _write_changes(client, journal, sweep, written, each or _unheard)
-            # A killed driver may have changed something without updating the sweep's time.
-            if looked_up:
+            upload_snapshot(client, self._uri, journal, sweep, written, last=last, pause=pause)
+            count, changed = _write_changes(client, journal, sweep, written, each)
+            if looked_up:  # a publisher that was killed may have left it running
                 written.parent.end(client, written.experiment_id)
             if changed or looked_up:
-                _mark_updated(client, written)
+                client.log_batch(written.parent.run_id, metrics=[stamp(written.next_stamp())])
         written.position = position
         self._written[key] = written
         return count
@@ -91,7 +117,7 @@ class Store:
         """Upload text files, by name, to the sweep's own run. Raises `StoreError`."""
         with translated(self._uri):
             client = connect(self._uri, make=False)
-            run = _own_run(client, sweep)
+            run = self._parent_run(client, sweep)
             upload(client, run.info.artifact_uri, files)
             _log(client, run.info.run_id, published_s(run))
 
@@ -102,19 +128,19 @@ class Store:
         text = json.dumps(ranking, indent=2, allow_nan=False, ensure_ascii=False)
         with translated(self._uri):
             client = connect(self._uri, make=False)
-            run = _own_run(client, sweep)
+            run = self._parent_run(client, sweep)
             upload(client, run.info.artifact_uri, {RANKING: text})
             figures |= dict.fromkeys(withdrawn(run.data.metrics, figures), float("nan"))
             Parent.of(run).end(client, run.info.experiment_id)
             _log(client, run.info.run_id, published_s(run), figures, {WINNERS: winner_tag(ranking)})
 
-
-def _own_run(client: "MlflowClient", sweep: str) -> "Run":
-    experiment = client.get_experiment_by_name(sweep)
-    found = [] if experiment is None else active_runs(client, [experiment.experiment_id], IS_SWEEP)
-    if not found:
-        raise StoreError(f"there is no sweep {sweep!r} in MLflow", FIRST_STEP)
-    return found[0]
+    def _parent_run(self, client: "MlflowClient", sweep: str) -> "Run":
+        names = own_marks(Workspace(self._artifact_root.parent), self._uri)
+        experiment = client.get_experiment_by_name(sweep)
+        runs = [] if experiment is None else parents_of(client, experiment.experiment_id, names)
+        if not runs:
+            raise StoreError(f"there is no sweep {sweep!r} in MLflow", FIRST_STEP)
+        return runs[0]
 
 
 def _log(
@@ -161,7 +187,7 @@ def _write_changes(
         new = _replace_run(client, written, content, rest)
         changed |= _mark_stale(client, written, job.key, planned.stale) or new
         count += new
-        # Not in the transaction of the run: a capture may be large, and others write.
+        # Captures come after the run: a capture may be large.
         bring_profiles(client, journal, job, written.runs[job.key][0].run_id)
         each(job)
     for skip in journal.changes.skipped(sweep, written.position):
@@ -181,7 +207,7 @@ def _rest(
     blocks: Sequence[Block],
     manifest: Manifest | None,
 ) -> tuple[Span | None, Beside]:
-    """What only a new run needs: when it was measured, and what it has beside its content."""
+    """Return what only a new run needs: when it was measured, and what it has beside its content."""
     job = planned.job
     failures = (job.key, *build_failure_keys(job, planned.evaluation_id)) if isinstance(outcome, Failed) else ()
     calibration_id = None if manifest is None else manifest.calibration_id
@@ -202,44 +228,32 @@ def _replace_run(
     client: "MlflowClient", written: Written, content: RunContent, rest: Callable[[], tuple[Span | None, Beside]]
 ) -> bool:
     """Write the run if it is new, and only then delete the runs that it replaces: readers always find the job."""
-    there = written.runs.get(content.row.job_key, [])
-    kept = next((run for run in there if run.attempt_key == content.attempt_key and not run.running), None)
-    if kept is None and len(there) == 1 and not there[0].running:
-        metrics = client.get_run(there[0].run_id).data.metrics
-        kept = there[0] if content.is_in(there[0].attempt_key, metrics) else None
-    if kept is not None and len(there) == 1:
-        written.runs[content.row.job_key] = [claimed(client, written, kept, there)]
-        return False
-    new = kept is None
-    with together(client):
-        if kept is None:
-            measured, beside = rest()
-            kept = _write_run(client, written, content, measured, beside, written.claims(there, new=True))
-        else:
-            kept = claimed(client, written, kept, there)
-        for run in there:
-            if run.run_id != kept.run_id:
-                client.delete_run(run.run_id)
-    written.runs[content.row.job_key] = [kept]
+    present = written.runs.get(content.row.job_key, [])
+    run_now = next((run for run in present if run.attempt_key == content.attempt_key), None)
+    if run_now is None and len(present) == 1:
+        metrics = client.get_run(present[0].run_id).data.metrics
+        run_now = present[0] if content.is_in(present[0].attempt_key, metrics) else None
+    new = run_now is None
+    if run_now is None:
+        measured, beside = rest()
+        run_now = _write_run(client, written, content, measured, beside)
+    for run in present:
+        if run.run_id != run_now.run_id:
+            client.delete_run(run.run_id)
+    written.runs[content.row.job_key] = [run_now]
     return new
 
 
 def _write_run(
-    client: "MlflowClient",
-    written: Written,
-    content: RunContent,
-    measured: Span | None,
-    beside: Beside,
-    claims: frozenset[str],
+    client: "MlflowClient", written: Written, content: RunContent, measured: Span | None, beside: Beside
 ) -> WrittenRun:
     host = content.host or platform.node() or "unknown"
     params = {**content.params, "host": cut(host, MAX_PARAM_LENGTH)}
-    content = replace(content, params=params, tags={**content.tags, **tags_of(claims)}, measured=measured)
+    content = replace(content, params=params, measured=measured)
     stamp_s = written.next_stamp()
     run_id = write_run(client, written.experiment_id, written.parent.run_id, content, beside, stamp_s)
     images = content.tags[run_content.EVALUATION_ID]
-    key, stale = content.attempt_key, content.row.stale
-    return WrittenRun(run_id, key, running=False, stale=stale, evaluation_id=images, claims=claims)
+    return WrittenRun(run_id, content.attempt_key, stale=content.row.stale, evaluation_id=images)
 
 
 def _mark_stale(client: "MlflowClient", written: Written, job_key: str, stale: bool) -> bool:
@@ -256,11 +270,12 @@ def _mark_stale(client: "MlflowClient", written: Written, job_key: str, stale: b
 
 
 def _save_spec(client: "MlflowClient", spec: SweepSpec, written: Written) -> bool:
-    """Store the sweep file on the sweep's own run: in tags, and as an artifact for people."""
-    tags = sweep_tags.to_tags(spec)
+    """Store the sweep file as an artifact of the parent run."""
+    text = spec.kept_json()
+    tags = {SPEC: sha256(text.encode()).hexdigest()}
     if tags.items() <= written.parent.tags.items():
         return False
-    upload(client, written.parent.artifact_uri, {"sweep.json": spec.kept_json()})
+    upload(client, written.parent.artifact_uri, {"sweep.json": text})
     _set_tags(client, written, tags)
     return True
 
@@ -271,24 +286,18 @@ def _save_data_manifests(client: "MlflowClient", manifests: dict[str, str], writ
 
     for key in manifests.keys() - written.datasets.keys():
         written.datasets |= datasets_of(written.parent.run_id, key, manifests[key])
-    there = set(json.loads(written.parent.tags.get(_DATA, "[]")))
-    missing = {key: text for key, text in manifests.items() if key not in there}
+    uploaded = set(json.loads(written.parent.tags.get(_DATA, "[]")))
+    missing = {key: text for key, text in manifests.items() if key not in uploaded}
     if not missing:
         return False
     upload(client, written.parent.artifact_uri, {file_name(key): text for key, text in missing.items()})
     client.log_inputs(written.parent.run_id, datasets=[DatasetInput(written.datasets[key]) for key in missing])
-    _set_tags(client, written, {_DATA: json.dumps(sorted(there | set(missing)))})
+    _set_tags(client, written, {_DATA: json.dumps(sorted(uploaded | set(missing)))})
     return True
 
 
-def _mark_updated(client: "MlflowClient", written: Written) -> None:
-    """Must come last: readers detect changes by `updated`."""
-    tags = {UPDATED: datetime.now(UTC).isoformat(), RUNS: str(len(written.runs))}
-    _set_tags(client, written, tags, [stamp(written.next_stamp())])
-
-
-def _set_tags(client: "MlflowClient", written: Written, tags: dict[str, str], metrics: Sequence["Metric"] = ()) -> None:
+def _set_tags(client: "MlflowClient", written: Written, tags: dict[str, str]) -> None:
     from mlflow.entities import RunTag
 
-    client.log_batch(written.parent.run_id, metrics=metrics, tags=[RunTag(name, value) for name, value in tags.items()])
+    client.log_batch(written.parent.run_id, tags=[RunTag(name, value) for name, value in tags.items()])
     written.parent.tags |= tags

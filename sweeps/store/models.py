@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _BUILD_KEY, _SHA256 = f"{TAG}build_key", f"{TAG}file_sha256"
 _REFUSED = re.compile(r"[/:.%\"'\x00-\x1f]")
-"""What MLflow does not accept in the name of a logged model, and control characters."""
+"""The characters that MLflow does not accept in the name of a logged model, and control characters."""
 _NAME_LENGTH = 250
 _PAGE = 100
 _NOT_FOUND = 404
@@ -38,7 +38,7 @@ def look_up_models(client: "MlflowClient", experiment_id: str) -> Models | None:
     """The logged models of one sweep; `None` if the server is of MLflow 2, which has none."""
     from mlflow.exceptions import MlflowException
 
-    found: Models = {}
+    models: Models = {}
     token: str | None = None
     while True:
         try:
@@ -49,12 +49,12 @@ def look_up_models(client: "MlflowClient", experiment_id: str) -> Models | None:
             raise
         for model in page:
             key = model.tags.get(_BUILD_KEY, ""), model.tags.get(_SHA256, "")
-            if all(key) and not (key in found and found[key].ready):
+            if all(key) and not (key in models and models[key].ready):
                 ready = str(model.status) == "READY"
-                found[key] = LoggedModel(str(model.model_id), str(model.artifact_location), ready)
+                models[key] = LoggedModel(str(model.model_id), str(model.artifact_location), ready)
         token = page.token
         if not token:
-            return found
+            return models
 
 
 def model_of(
@@ -69,7 +69,7 @@ def model_of(
     key = manifest.build_key, manifest.file_sha256
     model = models.get(key)
     if model is None:
-        made = client.create_logged_model(
+        created = client.create_logged_model(
             experiment_id,
             name=_name(manifest),
             source_run_id=parent_id,
@@ -77,7 +77,7 @@ def model_of(
             params={axis: cut(str(value), MAX_PARAM_LENGTH) for axis, value in manifest.variant.items()},
             model_type=manifest.runtime,
         )
-        model = LoggedModel(str(made.model_id), str(made.artifact_location), ready=False)
+        model = LoggedModel(str(created.model_id), str(created.artifact_location), ready=False)
     if not model.ready:
         upload(client, model.artifact_uri, {FILE_NAME: manifest.model_dump_json(indent=2)})
         client.finalize_logged_model(model.model_id, "READY")

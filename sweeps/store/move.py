@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from sweeps.errors import StoreError
+from sweeps.sqlite_file import connect
 from sweeps.store.sweep_tags import SWEEP
 from sweeps.store.uri import dialect, redact, sqlite_path
 
@@ -21,7 +22,7 @@ _COLUMNS = (
     ("experiments", "artifact_location"),
     ("runs", "artifact_uri"),
     ("logged_models", "artifact_location"),
-    # What a person registered of a sweep.
+    # Models that a person registered from a sweep.
     ("model_versions", "source"),
     ("model_versions", "storage_location"),
 )
@@ -30,7 +31,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """What was rewritten, or would be. Folders are `file:` addresses with a slash at the end."""
+    """The addresses that were rewritten, or would be. Folders are `file:` addresses with a slash at the end."""
 
     folders: tuple[str, ...]
     """Where artifacts were, as the database said; none if all of them are true."""
@@ -54,7 +55,7 @@ def move_paths(uri: str, artifact_root: Path, *, dry_run: bool = False) -> Moved
     path, target = sqlite_path(uri), _folder(artifact_root)
     if not path.is_file():
         raise StoreError(f"there is no database at {path}", "give the workspace's new folder with --workspace")
-    with _translated(path), closing(sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)) as db:
+    with _translated(path), closing(connect(path, busy_s=_BUSY_S)) as db:
         # From here on nobody else writes. The copy is of what is changed.
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -107,8 +108,8 @@ def _folder_of(sweep: str, location: object) -> str | None:
 def _sweeps(db: sqlite3.Connection, path: Path) -> list[tuple[str, str, bool]]:
     """Each sweep whose artifacts are in a workspace: its name, the folder of all artifacts, and whether some must be
     there, because it has runs and is not deleted."""
-    there = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not {"experiments", "experiment_tags", "runs", "alembic_version"} <= there:
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not {"experiments", "experiment_tags", "runs", "alembic_version"} <= tables:
         raise StoreError(f"{path} is not a database of MLflow", "give the workspace's folder with --workspace")
     if (damage := db.execute("PRAGMA quick_check(1)").fetchone()) != ("ok",):
         raise StoreError(f"the database {path} is damaged: {damage[0]}", "move it away: the next run makes a new one")
@@ -118,8 +119,8 @@ def _sweeps(db: sqlite3.Connection, path: Path) -> list[tuple[str, str, bool]]:
         " FROM experiments AS here JOIN experiment_tags USING (experiment_id) WHERE key = ?",
         (SWEEP,),
     ).fetchall()
-    found = ((name, _folder_of(str(name), location), has_runs) for name, location, has_runs in rows)
-    return [(str(name), folder, bool(has_runs)) for name, folder, has_runs in found if folder is not None]
+    sweeps = ((name, _folder_of(str(name), location), has_runs) for name, location, has_runs in rows)
+    return [(str(name), folder, bool(has_runs)) for name, folder, has_runs in sweeps if folder is not None]
 
 
 def _check(artifact_root: Path, sweeps: Iterable[str]) -> None:
@@ -134,13 +135,13 @@ def _changes(
     db: sqlite3.Connection, folders: Iterable[str], target: str
 ) -> Iterator[tuple[str, str, list[tuple[str, int]]]]:
     """By table and column: the new address and the row of each that begins with one of the folders."""
-    there = {
+    present = {
         (table, column)
         for table, _ in _COLUMNS
         for (column,) in db.execute("SELECT name FROM pragma_table_info(?)", (table,))
     }
     for table, column in _COLUMNS:
-        if (table, column) not in there:
+        if (table, column) not in present:
             continue
         rows = []
         for rowid, address in db.execute(f"SELECT rowid, {column} FROM {table} WHERE {column} LIKE 'file:%'"):  # noqa: S608
@@ -156,7 +157,7 @@ def _back_up(path: Path) -> Path:
     backup = next(name for name in names if not name.exists())
     part = backup.with_name(f"{backup.name}.new")
     part.unlink(missing_ok=True)
-    with closing(sqlite3.connect(path, timeout=_BUSY_S)) as source, closing(sqlite3.connect(part)) as copy:
+    with closing(connect(path, read_only=True, busy_s=_BUSY_S)) as source, closing(connect(part)) as copy:
         source.backup(copy)
     return part.rename(backup)
 

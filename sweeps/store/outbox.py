@@ -29,7 +29,7 @@ class Outbox:
         self._sweep = sweep
         self._marks = marks
         self._store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
-        self._seen: int | None = None
+        self._version: int | None = None
 
     @classmethod
     @contextmanager
@@ -38,29 +38,32 @@ class Outbox:
         with Marks.open(workspace, sweep) as marks:
             yield cls(workspace, journal, sweep, marks)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether another connection has written to the journal since the last complete publication."""
-        return self._journal.data_version != self._seen
+    def has_news(self, *, last: bool) -> bool:
+        """Tell whether another connection has written to the journal since the last complete publication, or a snapshot
+        has waited for its time. `last`: that has come."""
+        return self._journal.data_version != self._version or self._store.waits_for_snapshot(
+            self._journal, self._sweep, last=last
+        )
 
-    def publish(self, each: Callable[[bool], object] = bool) -> int:
+    def publish(self, each: Callable[[bool], object] = bool, *, last: bool = True) -> int:
         """Publish all there is. Returns the number of runs that were written. `each` is called after each job that is
-        looked at, with whether it was not published before.
+        looked at, with whether it was not published before, and with `False` between two parts of a snapshot. Unless
+        this is the `last` publication for now, that waits for its time.
 
         Raises `StoreError` if MLflow refuses something. What it has taken stays, and the next call continues.
         """
         # Both are read first: what is written meanwhile is looked at again.
-        seen = self._journal.data_version
+        version = self._journal.data_version
         position = self._journal.changes.position(self._sweep)
 
-        def told(job: Job) -> None:
+        def count_published(job: Job) -> None:
             newest, _ = self._journal.changes.last_attempt(job)
             each(self._marks.add(job.key, position.attempt_id) < newest)
 
-        count = self._store.publish(self._journal, self._sweep, told)
+        count = self._store.publish(self._journal, self._sweep, count_published, last=last, pause=lambda: each(False))
         self._marks.complete(position)
         clear_former_names(self._workspace, self._journal, self._sweep)
-        self._seen = seen
+        self._version = version
         return count
 
     def drain(

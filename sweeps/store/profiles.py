@@ -26,12 +26,12 @@ def bring_profiles(client: "MlflowClient", journal: Journal, job: Job, run_id: s
     if not files:
         return
     place = client.get_run(run_id).info.artifact_uri
-    there = uploaded(client, place, PLACE)
-    if missing := {name: path for name, path in files.items() if there.get(name) != path.stat().st_size}:
+    sizes = uploaded(client, place, PLACE)
+    if missing := {name: path for name, path in files.items() if sizes.get(name) != path.stat().st_size}:
         upload(client, place, missing)
 
 
-def attach_profiles(workspace: Workspace, sweep: str, job_key: str, kept: Iterable[Kept]) -> bool:
+def attach_profiles(workspace: Workspace, sweep: str, job_key: str, profiles: Iterable[Kept]) -> bool:
     """Put them on the job's run; `False` where MLflow has none: it gets them when it is published. Raises
     `StoreError`."""
     uri = workspace.tracking_uri
@@ -40,14 +40,14 @@ def attach_profiles(workspace: Workspace, sweep: str, job_key: str, kept: Iterab
     with translated(uri):
         client = connect(uri, make=False)
         experiment = client.get_experiment_by_name(sweep)
-        there = [] if experiment is None else [experiment.experiment_id]
-        runs = active_runs(client, there, f"tags.`{JOB_KEY}` = '{job_key}'")
+        experiment_ids = [] if experiment is None else [experiment.experiment_id]
+        runs = active_runs(client, experiment_ids, f"tags.`{JOB_KEY}` = '{job_key}'")
         for run in runs:
-            upload(client, run.info.artifact_uri, _files(kept))
+            upload(client, run.info.artifact_uri, _files(profiles))
         return bool(runs)
 
 
-def _files(kept: Iterable[Kept]) -> dict[str, Path]:
-    """What is gone, or is no file of its own, is left out."""
-    paths = [path for one in kept for path in (one.document, one.file)]
+def _files(profiles: Iterable[Kept]) -> dict[str, Path]:
+    """Return the files by name; one that is gone, or is no file of its own, is left out."""
+    paths = [path for profile in profiles for path in (profile.document, profile.file)]
     return {f"{PLACE}/{path.name}": path for path in paths if path.is_file() and not path.is_symlink()}

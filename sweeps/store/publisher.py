@@ -27,9 +27,9 @@ from sweeps.with_parent import end_with_parent
 from sweeps.workspace import Workspace
 
 LOOK_S = 0.3
-"""How often it looks into the journal."""
+"""The process looks into the journal once in so long."""
 NICENESS = 10
-"""It gives way to whatever else runs on this computer."""
+"""The process gives way to whatever else runs on this computer."""
 
 
 class Orders:
@@ -65,14 +65,14 @@ class Orders:
             with self._changed:
                 self._order = (word, int(number))
                 self._changed.notify_all()
-        os._exit(0)  # also out of a request that MLflow does not answer
+        os._exit(0)  # the process also ends in a request that MLflow does not answer
 
 
 class Answers:
     """Says on stdout how far it is."""
 
     def __init__(self) -> None:
-        # What a library prints must not come between the answers.
+        # Text that a library prints must not come between the answers.
         self._file = os.fdopen(os.dup(sys.stdout.fileno()), "w")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -106,10 +106,10 @@ def serve(outbox: Outbox, orders: Orders, say: Answers) -> None:
             draining_since = time.monotonic()
             retry.succeeded()
             say(left=outbox.left())
-        news = outbox.has_news
+        news = outbox.has_news(last=bool(draining_since))
         if news and not retry.wait_s:
             try:
-                outbox.publish(each)
+                outbox.publish(each, last=bool(draining_since))
             except StoreError as error:
                 retry.failed()
                 say(down=error.message)
@@ -130,15 +130,15 @@ def main() -> None:
         os.nice(NICENESS)
     orders, say = Orders(sys.stdin), Answers()
     workspace, sweep = Workspace(Path(sys.argv[1])), sys.argv[2]
-    with suppress(StoreError):  # its first publication tells
-        # It takes seconds of a CPU until MLflow is imported, which must not be while something is timed.
+    with suppress(StoreError):  # the first publication says why
+        # The import of MLflow takes seconds of a CPU, which must not be while something is timed.
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).check()
     with (
         Journal.open(workspace.journal, read_only=True) as journal,
         Outbox.of(workspace, journal, sweep) as outbox,
     ):
         serve(outbox, orders, say)
-    os._exit(0)  # what MLflow has imported takes a second to take down
+    os._exit(0)  # the modules that MLflow has imported take a second to take down
 
 
 if __name__ == "__main__":

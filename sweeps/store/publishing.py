@@ -37,7 +37,7 @@ class Publisher:
         """`sweep` must be in the journal by the time that it is to work. Starts the process and returns at once."""
         self._command = [sys.executable, "-P", "-m", "sweeps.store.publisher", str(workspace.root), sweep]
         self._log = workspace.logs / "publisher.log"
-        self._told = _Told()
+        self._answers = _Answers()
         self._orders = 0
         self._awaited = 0
         """The number of the last order after which it is to hold."""
@@ -69,40 +69,40 @@ class Publisher:
     def turn(self) -> None:
         """Nothing is timed for the moment, and something may have finished."""
         if self._is_beside:
-            if self._told.ended:
-                self._order("go")  # it was killed: another one goes on
+            if self._answers.ended:
+                self._order("go")  # the process was killed: another one goes on
             return
-        if not self._told.ended and self._told.held < self._awaited:
+        if not self._answers.ended and self._answers.held < self._awaited:
             return  # a server that does not answer costs the time of one turn, not of each
         self._awaited = self._order("turn")
-        if not self._told.wait(lambda told: told.held >= self._awaited, TURN_LIMIT_S):
+        if not self._answers.wait(lambda answers: answers.held >= self._awaited, TURN_LIMIT_S):
             self._hold(TURN_LIMIT_S)
 
     def complaint(self) -> str:
-        """Why MLflow took nothing, once for each time that it went down; otherwise an empty text."""
-        return self._told.complaint()
+        """Return why MLflow took nothing, once for each time that it went down; otherwise an empty text."""
+        return self._answers.complaint()
 
     def drain(self, stop: Callable[[], bool]) -> Iterator[tuple[int, int]]:
         """Publish the rest, and end. Yields the numbers of published jobs and of all that are to be published.
 
         Gives up when MLflow has taken nothing for a minute, or a few seconds after `stop` returns true.
         """
-        began = self._told.published
+        began = self._answers.published
         self._order("drain")
         ordered_at = time.monotonic()
         stopped_at: float | None = None
-        while not self._told.wait(lambda told: told.ended, LOOK_S):
+        while not self._answers.wait(lambda answers: answers.ended, LOOK_S):
             now = time.monotonic()
             stopped_at = now if stopped_at is None and stop() else stopped_at
             if stopped_at is not None and now - stopped_at > STOPPED_LIMIT_S:
                 return
-            if now - max(ordered_at, self._told.at) > SILENCE_LIMIT_S:
+            if now - max(ordered_at, self._answers.at) > SILENCE_LIMIT_S:
                 return
-            done = self._told.published - began
-            yield done, max(done, self._told.left)
-        # What it told last came with its end.
-        if (done := self._told.published - began) or self._told.left:
-            yield done, max(done, self._told.left)
+            done = self._answers.published - began
+            yield done, max(done, self._answers.left)
+        # The last answer came with the end of the process.
+        if (done := self._answers.published - began) or self._answers.left:
+            yield done, max(done, self._answers.left)
         if self._process is not None and self._process.wait() != 0 and self._starts < MOST_STARTS:
             yield from self.drain(stop)  # it was killed
 
@@ -119,21 +119,21 @@ class Publisher:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        self._told.join()
+        self._answers.join()
 
     def _hold(self, limit_s: float) -> None:
         self._awaited = self._order("hold")
-        self._told.wait(lambda told: told.held >= self._awaited, limit_s)
+        self._answers.wait(lambda answers: answers.held >= self._awaited, limit_s)
 
     def _order(self, word: str) -> int:
         """Returns the order's number. A process that has ended is started again, a few times."""
         self._orders += 1
-        if self._told.ended and self._starts < MOST_STARTS:
+        if self._answers.ended and self._starts < MOST_STARTS:
             self.close()
             self._start()
         process = self._process
         if process is not None and process.stdin is not None:
-            with suppress(BrokenPipeError):  # it has just ended: the next order starts another one
+            with suppress(BrokenPipeError):  # the process has just ended: the next order starts another one
                 process.stdin.write(f"{word} {self._orders}\n")
                 process.stdin.flush()
         return self._orders
@@ -150,11 +150,11 @@ class Publisher:
                 text=True,
                 start_new_session=True,  # Ctrl-C is for the driver, which lets it publish the rest
             )
-        self._told.listen(self._process, self._log)
+        self._answers.listen(self._process, self._log)
 
 
-class _Told:
-    """What the process has told, which a thread reads."""
+class _Answers:
+    """The answers of the process, which a thread reads."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -177,16 +177,16 @@ class _Told:
         if self._thread is not None:
             self._thread.join()
 
-    def wait(self, until: Callable[["_Told"], bool], limit_s: float) -> bool:
-        """Whether it came to be within the limit. Does not wait for a process that has ended."""
+    def wait(self, until: Callable[["_Answers"], bool], limit_s: float) -> bool:
+        """Tell whether a condition came to hold within the limit. Does not wait for a process that has ended."""
         with self._changed:
             self._changed.wait_for(lambda: self.ended or until(self), limit_s)
             return until(self)
 
     def complaint(self) -> str:
         with self._changed:
-            said, self._complaint = self._complaint, ""
-            return said
+            complaint, self._complaint = self._complaint, ""
+            return complaint
 
     def _listen(self, process: "subprocess.Popen[str]", log: Path) -> None:
         assert process.stdout is not None
@@ -194,7 +194,7 @@ class _Told:
             for line in answers:
                 with self._changed:
                     self.at = time.monotonic()
-                    with suppress(ValueError):  # it was killed in the middle of a line
+                    with suppress(ValueError):  # the process was killed in the middle of a line
                         self._take(json.loads(line))
                     self._changed.notify_all()
         code = process.wait()

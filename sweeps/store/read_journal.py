@@ -1,6 +1,5 @@
 """Rankings by a table of results, of a journal or of a copy: without MLflow, and only what is asked for."""
 
-from contextlib import nullcontext
 from pathlib import Path
 
 from sweeps.journal.journal import Journal
@@ -10,22 +9,10 @@ from sweeps.journal.remaining_jobs import no_results
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Ranking
 from sweeps.results import SweepResults, devices_called, to_frame
-from sweeps.store.lag import is_own
-from sweeps.workspace import Workspace
-
-
-def has_sweep(workspace: Workspace, sweep: str | None, own: Journal | None = None) -> bool:
-    """Whether the results of a sweep (`None`: the latest) are in the workspace's own journal, and nobody else writes to
-    its store. `own`: that journal, if it is open. Raises `StoreError` if the journal cannot be used."""
-    if not is_own(workspace) or not workspace.journal.exists():
-        return False
-    with nullcontext(own) if own is not None else Journal.open(workspace.journal, read_only=True) as journal:
-        plans = journal.plans.current_ids()
-    return sweep in plans if sweep else bool(plans)
 
 
 def rank_sweep(source: Path | Journal, sweep: str, device: str | None = None) -> Ranking:
-    """As `sweeps.ranking.rank.rank` of all that a journal has of a sweep. `source`: as of `read_results`.
+    """Rank all that a journal has of a sweep, as `sweeps.ranking.rank.rank` does. `source`: as of `read_results`.
 
     A damaged table of results is made again. Raises `NoResultsError` if the sweep has no results yet, `EdgeSweepError`
     if no device matches `device`.
@@ -38,17 +25,17 @@ def _rank(journal: Journal, sweep: str, device: str | None) -> Ranking:
     if not places:
         raise no_results(journal, sweep)
     spec, imported = journal.plans.spec(sweep), journal.imports.of_sweep(sweep)
-    told = told_by(spec)
+    hints = told_by(spec)
     if device is None:
         rows = journal.results.rows(sweep)
-        return rank_rows(rows, spec.objective, sweep, imported=imported, told=told)
+        return rank_rows(rows, spec.objective, sweep, imported=imported, told=hints)
     called = devices_called({(place.place_id, name) for place, name in places.items()}, device)
-    mine = {place for place, name in places.items() if (place.place_id, name) in called}
-    rows = [row for place in sorted(mine) for row in journal.results.rows(sweep, place)]
-    others = {(place.place_id, place.model) for place in places.keys() - mine}
-    beside = [one for one in imported if one.place not in others]
+    chosen = {place for place, name in places.items() if (place.place_id, name) in called}
+    rows = [row for place in sorted(chosen) for row in journal.results.rows(sweep, place)]
+    other_places = {(place.place_id, place.model) for place in places.keys() - chosen}
+    beside = [figure for figure in imported if figure.place not in other_places]
     rows.sort(key=lambda row: (row.name, row.job_key))
-    return rank_rows(rows, spec.objective, sweep, device, beside, told)
+    return rank_rows(rows, spec.objective, sweep, device, beside, hints)
 
 
 def read_sweep(source: Path | Journal, sweep: str) -> SweepResults:

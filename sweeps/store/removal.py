@@ -10,11 +10,10 @@ from urllib.parse import unquote, urlsplit
 
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
-from sweeps.store.claims import answered_names, claims_of, save_claims
-from sweeps.store.client import connect, run_pages, translated
+from sweeps.store.client import active_runs, connect, translated
+from sweeps.store.owner import answered_marks
 from sweeps.store.run_content import ATTEMPT_KEY, JOB_KEY, RECORD
-from sweeps.store.sweep_tags import SWEEP
-from sweeps.store.together import together
+from sweeps.store.sweep_tags import OWNER, PARENT, SWEEP
 from sweeps.store.uri import has_store, redact
 from sweeps.workspace import Workspace
 
@@ -30,48 +29,36 @@ _DELETED = " (deleted "
 class Published:
     """Runs in MLflow under a sweep's name."""
 
-    mine: int
-    """Of this workspace; where there are no others, with the sweep's own run."""
-    others: int = 0
+    own_runs: int
+    """The number of runs of this workspace: its parent run, and the runs of that."""
+    other_runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """An experiment, and the runs in it that are of this workspace."""
+class _PublishedRuns:
+    """An experiment, and its runs."""
 
     experiment: "Experiment"
-    mine: "list[Run]"
-    shared: "list[Run]"
-    """Of this workspace, and of others, to whom they are left."""
-    own: int
-    """The number of runs of the sweep itself."""
-    others: int
-    """Runs that others have."""
-    names: frozenset[str]
-    """To which this workspace answers."""
-
-    @property
-    def published(self) -> Published:
-        return Published(len(self.mine) + (0 if self.others else self.own), self.others)
+    own_runs: "list[Run]"
+    other_runs: int
 
 
-def look_for(workspace: Workspace, sweep: str, keys: Set[str], spared: Set[str] | None = None) -> Published:
-    """What MLflow has under this name. `keys`: of this workspace (`Jobs.run_keys`); `spared`: as of `take_out`.
-    Raises `StoreError`."""
+def look_for(workspace: Workspace, sweep: str, spared: Set[str] | None = None) -> Published:
+    """The runs that MLflow has under this name. `spared`: as of `take_out`. Raises `StoreError`."""
     uri = workspace.tracking_uri
     if not has_store(uri):
         return Published(0)
     with translated(uri):
-        found = [one.published for one in _found(workspace, connect(uri, make=False), sweep, keys, spared)]
-    return Published(sum(one.mine for one in found), sum(one.others for one in found))
+        published = list(_published(workspace, connect(uri, make=False), sweep, spared))
+    return Published(sum(len(runs.own_runs) for runs in published), sum(runs.other_runs for runs in published))
 
 
-def take_out(workspace: Workspace, sweep: str, keys: Set[str], spared: Set[str] | None = None) -> int:
-    """Delete the runs with these keys, as MLflow deletes (`mlflow gc` on a server frees the space), and the experiment
-    if nothing is left in it. A run that another workspace has too is left to it. Files that are in the workspace are
-    removed. Returns the number of runs that were deleted. What was cut off can be repeated.
+def take_out(workspace: Workspace, sweep: str, spared: Set[str] | None = None) -> int:
+    """Delete this workspace's runs of a sweep, as MLflow deletes (`mlflow gc` on a server frees the space), and the
+    experiment if nothing is left in it. Files that are in the workspace are removed. Returns the number of runs that
+    were deleted. What was cut off can be repeated.
 
-    `spared`: of another sweep of the workspace that has this name now: its runs stay, and the experiment.
+    `spared`: the keys of another sweep of the workspace that has this name now: its runs stay, and the experiment.
 
     MLflow keeps the name of what it deleted; the experiment gets another one first, so that the name is free. Raises
     `StoreError`.
@@ -82,23 +69,19 @@ def take_out(workspace: Workspace, sweep: str, keys: Set[str], spared: Set[str] 
     count = 0
     with translated(uri):
         client = connect(uri, make=False)
-        for found in list(_found(workspace, client, sweep, keys, spared)):
-            experiment = found.experiment
-            if found.others or (spared is not None and experiment.name == sweep):
-                for run in found.mine:
+        for published in list(_published(workspace, client, sweep, spared)):
+            experiment = published.experiment
+            count += len(published.own_runs)
+            if published.other_runs or (spared is not None and experiment.name == sweep):
+                for run in published.own_runs:
                     client.delete_run(run.info.run_id)
                     _remove_files(workspace, str(run.info.artifact_uri).removesuffix("/artifacts"))
-                for run in found.shared:
-                    save_claims(client, run.info.run_id, claims_of(run.data.tags) - found.names)
-                count += len(found.mine)
                 continue
-            with together(client):
-                if experiment.name == sweep:
-                    name = f"{sweep}{_DELETED}{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f})"
-                    client.rename_experiment(experiment.experiment_id, name)
-                client.delete_experiment(experiment.experiment_id)
+            if experiment.name == sweep:
+                name = f"{sweep}{_DELETED}{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f})"
+                client.rename_experiment(experiment.experiment_id, name)
+            client.delete_experiment(experiment.experiment_id)
             _remove_files(workspace, experiment.artifact_location or "")
-            count += found.published.mine
     return count
 
 
@@ -110,13 +93,13 @@ def check_free(workspace: Workspace, journal: Journal, sweep: str, name: str) ->
         return
     with translated(uri):
         client = connect(uri, make=False)
-        there = client.get_experiment_by_name(name)
-        if there is None:
+        experiment = client.get_experiment_by_name(name)
+        if experiment is None:
             return
-        deleted = there.lifecycle_stage == "deleted"
+        deleted = experiment.lifecycle_stage == "deleted"
         if name in journal.sweeps.former_names(sweep) and not deleted:
-            left = next(_found(workspace, client, name, journal.jobs.run_keys(sweep)), None)
-            if left is not None and not left.others:
+            left = next(_published(workspace, client, name), None)
+            if left is not None and not left.other_runs:
                 return
     raise StoreError(
         f"MLflow at {redact(uri, uri)} has {'a deleted' if deleted else 'an'} experiment {name!r} already",
@@ -127,52 +110,55 @@ def check_free(workspace: Workspace, journal: Journal, sweep: str, name: str) ->
 def clear_former_names(workspace: Workspace, journal: Journal, sweep: str) -> None:
     """Delete what MLflow has of a sweep under names that it had. `journal` may be open for reading only. Raises
     `StoreError`; then the next call goes on."""
-    for name, keys, spared in former_runs(journal, sweep):
-        take_out(workspace, name, keys, spared)
+    for name, spared in former_runs(journal, sweep):
+        take_out(workspace, name, spared)
         with Journal.open(journal.path) as writing:
             writing.sweeps.forget_former_name(sweep, name)
 
 
-def former_runs(journal: Journal, sweep: str) -> Iterator[tuple[str, Set[str], Set[str] | None]]:
-    """Each name that the sweep had, the keys of its runs, and those of the sweep that has that name now, if any: it may
-    be the same one again, which has left something there that was to be deleted."""
+def former_runs(journal: Journal, sweep: str) -> Iterator[tuple[str, Set[str] | None]]:
+    """Each name that the sweep had, and the keys of the sweep that has that name now, if any: it may be the same one
+    again, which has left something there that was to be deleted."""
     known = {info.name for info in journal.sweeps.all()}
     for name in journal.sweeps.former_names(sweep):
-        yield name, journal.jobs.run_keys(sweep), journal.jobs.run_keys(name) if name in known else None
+        yield name, journal.jobs.run_keys(name) if name in known else None
 
 
-def _found(
-    workspace: Workspace, client: "MlflowClient", sweep: str, keys: Set[str], spared: Set[str] | None = None
-) -> "Iterator[_Found]":
-    names = answered_names(workspace)
+def _published(
+    workspace: Workspace, client: "MlflowClient", sweep: str, spared: Set[str] | None = None
+) -> Iterator[_PublishedRuns]:
+    names = answered_marks(workspace)
     for experiment in _experiments(client, sweep):
-        wanted = keys - spared if spared and experiment.name == sweep else keys
-        mine, shared, own, others = [], [], 0, 0
-        for page in run_pages(client, [experiment.experiment_id]):
-            for run in (one for one in page if one.info.lifecycle_stage == "active"):
-                tags = run.data.tags
-                kind = tags.get(RECORD)
-                if kind == "sweep":
-                    own += 1
-                elif tags.get(ATTEMPT_KEY if kind == "imported" else JOB_KEY) not in wanted:
-                    others += 1
-                elif names is None or not (claims := claims_of(tags)) - names:
-                    mine.append(run)
-                else:
-                    others += 1
-                    if names & claims:
-                        shared.append(run)
-        yield _Found(experiment, mine, shared, own, others, names or frozenset())
+        runs = active_runs(client, [experiment.experiment_id])
+        parents = {str(run.info.run_id) for run in runs if _is_parent(run) and run.data.tags.get(OWNER, "") in names}
+        own_runs = [
+            run for run in runs if (str(run.info.run_id) if _is_parent(run) else run.data.tags.get(PARENT)) in parents
+        ]
+        other_runs = len(runs) - len(own_runs)
+        if spared is not None and experiment.name == sweep:
+            own_runs = [run for run in own_runs if not _is_parent(run) and _key(run) not in spared]
+        yield _PublishedRuns(experiment, own_runs, other_runs)
+
+
+def _is_parent(run: "Run") -> bool:
+    return bool(run.data.tags.get(RECORD) == "sweep")
+
+
+def _key(run: "Run") -> str:
+    tags = run.data.tags
+    return str(tags.get(ATTEMPT_KEY if tags.get(RECORD) == "imported" else JOB_KEY, ""))
 
 
 def _experiments(client: "MlflowClient", sweep: str) -> "Iterator[Experiment]":
-    """That of the sweep, and any whose deletion was cut off after it had got its last name."""
+    """Yield the sweep's experiment, and any whose deletion was cut off after it had got its last name."""
     token: str | None = None
     while True:
         page = client.search_experiments(max_results=1000, page_token=token)
-        for one in page:
-            if one.tags.get(SWEEP) == sweep and (one.name == sweep or one.name.startswith(f"{sweep}{_DELETED}")):
-                yield one
+        for experiment in page:
+            if experiment.tags.get(SWEEP) == sweep and (
+                experiment.name == sweep or experiment.name.startswith(f"{sweep}{_DELETED}")
+            ):
+                yield experiment
         token = page.token
         if not token:
             return

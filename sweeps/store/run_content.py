@@ -1,21 +1,19 @@
-"""The content of one MLflow run: params, metrics and tags. Made from journal records, read as a `ResultRow`. Pure."""
+"""The content of one MLflow run: params, metrics and tags, made from journal records. Pure."""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any
 
 from sweeps.device_facts import canonical_key
 from sweeps.journal.result_row import row_of_skipped
 from sweeps.journal.times import Span
 from sweeps.manifest import Manifest
-from sweeps.metrics import METRICS, is_extra_name
 from sweeps.planning.planned_job import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.records import Block
 from sweeps.results import ResultRow
 from sweeps.spec import lab_names
-from sweeps.store.tag_text import cut, parsed, text_of
+from sweeps.store.tag_text import cut, text_of
 from sweeps.variant import LATER_AXES, RunAxes, Variant
 
 TAG = "edgesweep."
@@ -52,14 +50,14 @@ _LATER = tuple(
     _TAGS[name]
     for name in (
         *("timed_seconds", "push_seconds", "accuracy_seconds", "sessions", "batch_medians_ms"),
-        *("lacking", "device_word"),  # they follow from the reason and the name
+        *("lacking", "device_word"),  # the reason and the name have these
     )
 )
 """Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
 _UNSAID_WITHOUT = ("confirmed_medians_ms", "check_medians_ms", "batch_seconds", "link")
 """Fields whose tags make a new run only where there is something to tell."""
 _PLACE = ("device", "device_id")
-"""Fields that are tags, which readers read, and params too, by which MLflow's own pages filter and group."""
+"""Fields that are tags, and params too, by which MLflow's own pages filter and group."""
 _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 
 
@@ -85,17 +83,17 @@ class RunContent:
     """From the first process to the last one; `None` where nothing was measured."""
 
     def is_in(self, attempt_key: str, metrics: Mapping[str, float]) -> bool:
-        """Whether a run with this key and these metrics has this content, but for rounding and for figures that came
-        later than the run: a figure that is new writes no run again.
+        """Tell whether a run with this key and these metrics has this content, but for rounding and for figures that
+        came later than the run: a figure that is new writes no run again.
 
         Processors of different kinds give the same logarithm with other last digits.
         """
-        there = {
+        written = {
             name: metrics[name] if math.isclose(value, metrics[name], rel_tol=1e-12) else value
             for name, value in self.row.metrics.items()
             if name in metrics
         }
-        return attempt_key == _key(self.lasting, there)
+        return attempt_key == _key(self.lasting, written)
 
 
 def of_job(row: ResultRow, planned: PlannedJob, blocks: Sequence[Block], manifest: Manifest | None) -> RunContent:
@@ -110,25 +108,11 @@ def of_skipped(sweep: str, planned: PlannedSkip) -> RunContent:
     return of_row(row_of_skipped(sweep, planned), planned, None)
 
 
-def to_row(
-    sweep: str, run_id: str, params: Mapping[str, str], metrics: Mapping[str, float], tags: Mapping[str, str]
-) -> ResultRow:
-    """The row in a run whose tag `edgesweep.record` is `job`. Fields that an older run lacks get their defaults.
-
-    Raises `ValueError` or `TypeError` if the run is damaged.
-    """
-    values: dict[str, Any] = {}
-    for entry in fields(ResultRow):
-        text = params.get(entry.name) if entry.name in _PARAMS else tags.get(_TAGS.get(entry.name, ""))
-        if text is not None:
-            values[entry.name] = parsed(entry.name, entry.type, text)
-    # Other programs may write to the same server: only names that a runner may give are read as its metrics.
-    known = {
-        name: value
-        for name, value in metrics.items()
-        if (name in METRICS or is_extra_name(name)) and math.isfinite(value)
-    }
-    return ResultRow(**(values | {"sweep": sweep, "run_id": run_id, "metrics": known}))
+def row_texts(params: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a row that a run says, by name; one that it does not say has its default."""
+    named = {tag: name for name, tag in _TAGS.items()}
+    texts = {named[tag]: text for tag, text in tags.items() if tag in named}
+    return texts | {name: params[name] for name in _PARAMS if name in params}
 
 
 def _key(lasting: Mapping[str, Mapping[str, str]], metrics: Mapping[str, float]) -> str:
@@ -138,7 +122,7 @@ def _key(lasting: Mapping[str, Mapping[str, str]], metrics: Mapping[str, float])
 def of_row(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> RunContent:
     """The run of a row as the journal makes it."""
     versions = {} if manifest is None else manifest.versions
-    # As in build keys: runs in which a later axis says nothing are equal to those from before it.
+    # Runs in which a later axis says nothing are equal to those from before that axis, as in build keys.
     names = [name for name in _PARAMS if name not in LATER_AXES or getattr(row, name) != LATER_AXES[name]]
     params = {name: cut(text_of(getattr(row, name)), MAX_PARAM_LENGTH) for name in names}
     tags = {tag: cut(text_of(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}

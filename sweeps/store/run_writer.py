@@ -15,6 +15,7 @@ from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.records import Block
 from sweeps.store import run_content
 from sweeps.store.run_content import PUBLISHED, RunContent
+from sweeps.store.sweep_tags import PARENT
 from sweeps.store.tag_text import cut
 from sweeps.store.uri import redact
 from sweeps.temporary import temporary_folder
@@ -30,13 +31,13 @@ _LOG_BYTES = 66_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """What a run has beside its content."""
+    """The rest of a run beside its content."""
 
     blocks: Sequence[Block] = ()
     manifest: Manifest | None = None
     datasets: Sequence["DatasetInput"] = field(default=())
     model_id: str | None = None
-    """Of the artifact, which MLflow calls a logged model."""
+    """The id of the artifact, which MLflow calls a logged model."""
     build_log: Path | None = None
 
 
@@ -54,7 +55,7 @@ def write_run(
         experiment_id,
         start_time=start_ms,
         run_name=cut(content.row.name, 250),
-        tags={"mlflow.parentRunId": parent_id, **content.tags},
+        tags={PARENT: parent_id, **content.tags},
     )
     run_id = str(run.info.run_id)
     # One request may have at most 1,000 metrics.
@@ -78,7 +79,7 @@ def write_run(
 
 
 def build_log_of(journal: Journal, build_key: str) -> Path | None:
-    """What a build printed, if it is in the journal's workspace."""
+    """Return the file with a build's output, if it is in the journal's workspace."""
     return Workspace(journal.path.parent).build_log(build_key)
 
 
@@ -119,10 +120,10 @@ def uploaded(client: "MlflowClient", artifact_uri: str, folder: str) -> dict[str
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     try:
-        found = get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri).list_artifacts(folder)
+        entries = get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri).list_artifacts(folder)
     except Exception as error:  # noqa: BLE001  # as in `upload`
         raise _no_artifacts("list", error) from None
-    return {one.path: one.file_size for one in found if not one.is_dir}
+    return {entry.path: entry.file_size for entry in entries if not entry.is_dir}
 
 
 def _no_artifacts(verb: str, error: Exception) -> StoreError:

@@ -45,7 +45,7 @@ def dialect(uri: str) -> str:
 
 
 def is_database(uri: str) -> bool:
-    """Whether this process accesses the database itself, and must check its schema."""
+    """Tell whether this process accesses the database itself, and must check its schema."""
     return dialect(uri) in ("sqlite", *_PORTS)
 
 
@@ -97,28 +97,28 @@ def check_schema(uri: str, migrations: Path, version: str) -> None:
         with engine.connect() as connection:
             if not sqlalchemy.inspect(connection).get_table_names():
                 return
-            found = MigrationContext.configure(connection).get_current_revision()
+            revision = MigrationContext.configure(connection).get_current_revision()
     finally:
         engine.dispose()
     scripts = ScriptDirectory(str(migrations))
-    if found == scripts.get_current_head():
+    if revision == scripts.get_current_head():
         return
     shown = redact(uri, uri)
-    if found is None:
+    if revision is None:
         raise StoreError(f"{shown} is not a database of MLflow", "set MLFLOW_TRACKING_URI to another one")
-    if any(script.revision == found for script in scripts.walk_revisions()):
+    if any(script.revision == revision for script in scripts.walk_revisions()):
         raise StoreError(
-            f"the database {shown} was made by an older MLflow (schema {found}; this is {version})",
+            f"the database {shown} was made by an older MLflow (schema {revision}; this is {version})",
             f"back it up, then run `mlflow db upgrade {shown}`: everyone who uses it needs MLflow {version}",
         )
     raise StoreError(
-        f"the database {shown} was made by a newer MLflow (schema {found}; this is {version})",
+        f"the database {shown} was made by a newer MLflow (schema {revision}; this is {version})",
         "run `pip install --upgrade mlflow`, or set MLFLOW_TRACKING_URI to another database",
     )
 
 
 def next_step(text: str) -> str:
-    """What to do about an error of MLflow's with this text."""
+    """Return what to do about an error of MLflow's with this text."""
     for pattern, step in _NEXT_STEPS:
         if re.search(pattern, text, re.IGNORECASE):
             return step
@@ -180,5 +180,5 @@ def _start_it(kind: str) -> str:
 
 
 def has_store(uri: str) -> bool:
-    """Whether results may be there: not if it is a file that is missing."""
+    """Tell whether results may be there: not if it is a file that is missing."""
     return dialect(uri) != "sqlite" or sqlite_path(uri).exists()

@@ -26,20 +26,20 @@ def winner_metrics(ranking: Mapping[str, Any]) -> dict[str, float]:
     `ranking`: a document of `sweeps.ranking.document`.
     """
     places = list(ranking["devices"])
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for number, place in enumerate(places):
         path = f"/{_key(place['device_id'])}/{_key(place['model'])}" if len(places) > 1 else ""
         for name, value in _figures(place["winner"] or {}):
             # Two long names may be cut to the same one.
             key = f"{_PREFIX}{name}{path}"
-            found[f"{key}-{number}" if key in found else key] = value
-    return dict(list(found.items())[:_MOST_METRICS])
+            figures[f"{key}-{number}" if key in figures else key] = value
+    return dict(list(figures.items())[:_MOST_METRICS])
 
 
-def withdrawn(there: Mapping[str, float], figures: Mapping[str, float]) -> list[str]:
+def withdrawn(metrics: Mapping[str, float], figures: Mapping[str, float]) -> list[str]:
     """The names of winners' figures on a run that are no longer true: MLflow cannot delete a metric."""
     return [
-        name for name, value in there.items() if name.startswith(_PREFIX) and name not in figures and value == value
+        name for name, value in metrics.items() if name.startswith(_PREFIX) and name not in figures and value == value
     ]
 
 

@@ -1,12 +1,11 @@
-"""Reading results is timed: a ranked page, the fleet's verdicts, filters, `edgesweep rank`, a copy of a tracking
-server, beside MLflow's search.
+"""Reading results is timed: a ranked page, the fleet's verdicts, filters, `edgesweep rank`.
 
-python tests/benchmarks/bench_read.py [--mlflow 1000] [--sizes 1000 10000] [--stores FOLDER]
+python tests/benchmarks/bench_read.py [--sizes 1000 10000] [--stores FOLDER]
 
 Stores of 1,000, 10,000 and 100,000 results: 50 variants of each device and model, three rounds each, in one sweep. They
 are written by the journal's own functions; samples are few, since no reader looks at them. A few jobs more wait: what
-is new comes from them. Seconds of CPU of the process that reads, medians of 5. MLflow has the same 1,000 and 10,000
-results; to write the latter takes long (`--mlflow 1000`: only the former).
+is new comes from them. Seconds of CPU of the process that reads, medians of 5. What other computers read has a bench
+of its own (`bench_snapshot.py`).
 `--stores`: keep the stores there, or use those that are.
 """
 
@@ -26,18 +25,14 @@ from typing import Any
 
 import streamlit as st
 from many_results import SWEEP, VARIANTS, add_ten, make
-from report import Figure, at_least, at_most, finish
+from report import Figure, at_most, finish
 
 from dashboard import data, fleet_data
 from dashboard.views.fleet import MODELS, PHONES
 from sweeps.journal.journal import Journal
 from sweeps.journal.next_step_hints import told_by
 from sweeps.journal.result_place import Place
-from sweeps.ranking.rank import rank, rank_rows
-from sweeps.store.client import active_runs, connect
-from sweeps.store.copied import result_files
-from sweeps.store.mlflow import Store
-from sweeps.store.reading import load
+from sweeps.ranking.rank import rank_rows
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
@@ -136,47 +131,7 @@ def chosen(workspace: Workspace, filters: dict[str, list[str | int]]) -> None:
     assert len(rows) == min(100, sum(places.values()))
 
 
-def publish(workspace: Workspace) -> None:
-    with Journal.open(workspace.journal) as journal:
-        Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, SWEEP)
-
-
-def by_mlflow(workspace: Workspace) -> list[float]:
-    """CPU of `search_runs` alone, of reading one sweep as before, and of reading and ranking it."""
-    load(workspace.tracking_uri, SWEEP)  # the imports
-    client = connect(workspace.tracking_uri, make=False)
-    experiment = client.get_experiment_by_name(SWEEP)
-    search_s = cpu_s(lambda: active_runs(client, [experiment.experiment_id]), repeats=1)
-    read_s = cpu_s(lambda: load(workspace.tracking_uri, SWEEP), repeats=1)
-    results = load(workspace.tracking_uri, SWEEP)
-    ranked_s = cpu_s(lambda: rank(results.frame, results.spec.objective, SWEEP), repeats=1)
-    return [search_s, read_s, read_s + ranked_s]
-
-
-def by_copy(workspace: Workspace) -> list[float]:
-    """CPU of the first copy of the same store, as if it were another's; of a look that finds nothing; and until ten new
-    results are in the fleet's verdicts."""
-    reader = Workspace.open(workspace.root / "reader")
-    for left in reader.root.rglob("*.*"):
-        left.unlink()
-    os.environ |= {"MLFLOW_TRACKING_URI": workspace.tracking_uri, "EDGESWEEP_STATE": str(reader.root)}
-    try:
-        first_s = cpu_s(lambda: result_files(reader), repeats=1)
-        files = result_files(reader)
-        overview(files)
-        time.sleep(2.0)
-        look_s = cpu_s(lambda: result_files(reader), repeats=1)
-        add_ten(workspace)
-        publish(workspace)
-        time.sleep(2.0)
-        new_s = cpu_s(lambda: overview(result_files(reader)), repeats=1)
-        assert result_files(reader).complete
-        return [first_s, look_s, new_s]
-    finally:
-        os.environ.pop("MLFLOW_TRACKING_URI")
-
-
-def figures_of(workspace: Workspace, size: int, mlflow: bool) -> list[Figure]:
+def figures_of(workspace: Workspace, size: int) -> list[Figure]:
     """The figures of one store. The page and the fleet have names that `growth` finds."""
     places = size // VARIANTS
     figures = [Figure(f"{size:,}: first fleet", cpu_s(lambda: fleet(workspace, places), 1), "s")]
@@ -193,20 +148,7 @@ def figures_of(workspace: Workspace, size: int, mlflow: bool) -> list[Figure]:
     command = partial(at_most, bound=1) if size == 10_000 else Figure
     figures.append(command(f"{size:,}: edgesweep rank", command_s(workspace), "s"))
     figures.append(command(f"{size:,}: edgesweep rank --device", command_s(workspace, "--device", "phone-0001"), "s"))
-    if not mlflow:
-        return figures
-    publish(workspace)
-    names = ("MLflow, search_runs", "MLflow, read", "MLflow, read and ranked")
-    by_hand = by_mlflow(workspace)
-    figures += [Figure(f"{size:,}: {name}", seconds, "s") for name, seconds in zip(names, by_hand, strict=True)]
-    first, nothing_new, ten = by_copy(workspace)
-    figures += [
-        Figure(f"{size:,}: copy, the first", first, "s"),
-        Figure(f"{size:,}: copy, nothing new", nothing_new, "s"),
-        at_most(f"{size:,}: copy, ten new results until shown", ten, "s", 0.6),
-    ]
-    ratio = partial(at_least, bound=300) if size >= 10_000 else Figure
-    return [*figures, ratio(f"{size:,}: MLflow / a ranked page", 1000 * by_hand[-1] / page_ms, "times")]
+    return figures
 
 
 def growth(figures: list[Figure]) -> list[Figure]:
@@ -230,7 +172,6 @@ def growth(figures: list[Figure]) -> list[Figure]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--mlflow", type=int, nargs="*", default=SIZES[:2], choices=SIZES[:2])
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, choices=SIZES)
     parser.add_argument("--stores", type=Path)
     options = parser.parse_args()
@@ -245,7 +186,7 @@ def main() -> None:
             if is_new:
                 made_s = cpu_s(lambda: make(workspace, size, LEFT), repeats=1)  # noqa: B023
                 figures.append(Figure(f"{size:,}: made, per result", 1000 * made_s / size, "ms"))
-            figures += figures_of(workspace, size, size in options.mlflow)
+            figures += figures_of(workspace, size)
     if set(options.sizes) >= set(SIZES[1:]):
         figures += growth(figures)
     finish("read: rankings and verdicts", figures)

@@ -16,9 +16,9 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.remaining_jobs import JOBS_UNKNOWN
 from sweeps.launching.live_report import LiveFile
 from sweeps.records import Job
-from sweeps.store import copied
-from sweeps.store.copied import result_files
+from sweeps.store import result_files
 from sweeps.store.mlflow import Store
+from sweeps.store.result_files import copied_files
 from sweeps.workspace import Workspace
 from tests import shared
 from tests.dashboard.conftest import BOARD, PHONE, WIDE, Recorder, by_axes
@@ -48,7 +48,7 @@ def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(shared.made_once("published", _make), tmp_path / "team")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/team/server/mlflow.sqlite")
     monkeypatch.setenv("EDGESWEEP_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(copied, "LOOKS", tuple(look._replace(every_s=1e9) for look in copied.LOOKS))
+    monkeypatch.setattr(result_files, "LOOK_S", 1e9)
     return tmp_path / "team"
 
 
@@ -108,6 +108,39 @@ def test_rank_says_of_a_copy_what_waits_and_who_is_away_in_the_dashboards_words(
     assert JOBS_UNKNOWN in text_of(page(folder / "reading", "fleet"))
 
 
+def test_own_sweeps_are_shown_beside_those_of_others_and_while_the_server_is_away(page: Page, folder: Path) -> None:
+    (folder / "server" / "mlflow.sqlite").rename(folder / "away.sqlite")
+    recorder = Recorder(Workspace.open(folder / "reading"))
+    recorder.record("mine", by_axes, devices=(BOARD,))
+    fleet = page(folder / "reading", "fleet")
+    assert list(fleet.dataframe[0].value["Sweep"]) == ["mine"]
+    assert "Sweeps of other workspaces: not copied yet from MLflow at" in text_of(fleet)
+    (folder / "away.sqlite").rename(folder / "server" / "mlflow.sqlite")
+    copied_files(Workspace(folder / "reading"))
+    fleet = page(folder / "reading", "fleet")
+    lines = {line["Sweep"]: line["State"] for line in fleet.dataframe[0].value.to_dict("records")}
+    assert lines == {"mine": "finished", "phones": UNKNOWN}
+    assert page(folder / "reading", "decide", sweep="phones", device="phone-1").header
+    assert "other workspaces publish under this name" not in text_of(fleet)
+    recorder.record("phones", by_axes, devices=(BOARD,))
+    decide = page(folder / "reading", "decide", sweep="phones")
+    assert "phones: other workspaces publish under this name, too." in text_of(decide)
+    assert "phone-1" not in text_of(decide), "a workspace shows its own results of its own sweep"
+
+
+def test_pages_name_the_sweeps_that_are_on_another_computers_disk(page: Page, folder: Path) -> None:
+    recorder = Recorder(Workspace.open(folder / "other"))
+    recorder.record("boards", by_axes, devices=(BOARD,))
+    with Journal.open(recorder.workspace.journal) as journal:
+        Store(recorder.workspace.tracking_uri, recorder.workspace.mlflow_artifacts).publish(journal, "boards")
+    recorder.workspace.root.rename(folder / "another computer")
+    fleet = page(folder / "reading", "fleet")
+    assert list(fleet.dataframe[0].value["Sweep"]) == ["phones"]
+    text = text_of(fleet).replace("\\", "")
+    assert "boards: results of other workspaces, which are on other computers' disks" in text
+    assert "mlflow server --artifacts-destination artifacts" in text
+
+
 def test_a_workspace_that_only_reads_says_what_a_copy_does_not_have(page: Page, folder: Path) -> None:
     root, (job, other) = folder / "reading", keys(folder / "measuring")
     fleet = page(root, "fleet")
@@ -128,7 +161,7 @@ def test_with_the_server_away_every_page_of_results_has_the_last_copy_and_its_ag
     root = folder / "reading"
     assert "phones" in str(page(root, "fleet").dataframe[0].value)
     (folder / "server" / "mlflow.sqlite").rename(folder / "away.sqlite")
-    away = result_files(Workspace(root), compare=True)
+    away = copied_files(Workspace(root))
     assert away.error
     for name in PAGES:
         text = text_of(page(root, name))
@@ -157,7 +190,7 @@ def test_the_first_copy_says_how_far_it_is(page: Page, folder: Path, monkeypatch
         DeltaGenerator, "info", lambda box, text, **how: (messages.append(text), drawn(box, text, **how))[1]
     )
     assert not page(folder / "reading", "decide").exception
-    assert messages[0] == "The results of MLflow are copied, once: 0 runs so far."
+    assert messages[0] == "The results of MLflow are copied, once: 0 so far."
     assert messages[-1] not in (messages[0], "")
     messages.clear()
     assert not page(folder / "reading", "decide").exception

@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard import data
-from dashboard.source import EVIDENCE_KEYS, KEYS, Source
+from dashboard.source import EVIDENCE_KEYS, KEYS, ResultTable, Source
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
 from sweeps.spec.model_inputs import DataSpec, FolderData
@@ -67,15 +67,15 @@ def test_a_new_result_does_not_list_a_folder_of_images_again(tmp_path: Path) -> 
     assert text_of("third")[0].startswith("Evaluation images: all 2 in ")
 
 
-def test_pages_of_a_copy_are_kept_while_only_the_own_journal_has_measured_something() -> None:
-    own = Source(Path("own"), Path("v"), epoch=1, seq=5, plans=(("phones", 3), ("other", 4)), imported=0)
-    now = replace(own, path=Path("copy"), plans=(("phones", 1),), is_copy=True, own=own)
+def test_pages_are_kept_until_a_file_that_they_read_has_changed() -> None:
+    own = ResultTable(Path("own"), Path("v"), epoch=1, seq=5, plans=(("phones", 3), ("both", 4)), imported=0)
+    copy = replace(own, path=Path("copy"), plans=(("both", 1), ("theirs", 2)))
+    now = Source(own, copy)
+    assert [now.of(sweep) for sweep in ("phones", "both", "theirs")] == [own, own, copy]
+    assert [now.knows_jobs(sweep) for sweep in ("phones", "both", "theirs")] == [True, True, False]
+    assert dict(now.plans) == {"phones": 3, "both": 4, "theirs": 2}
+    assert Source(None, copy).of("both") == Source(None, copy).measured == copy
     results, evidence = KEYS[Source], EVIDENCE_KEYS[Source]
-    measured = replace(now, own=replace(own, seq=6))
-    assert results(measured) == results(now)
-    assert evidence(measured) != evidence(now), "blocks and devices are in the own journal"
-    assert results(replace(now, own=replace(own, plans=(("phones", 3), ("other", 5))))) == results(now)
-    changes = [replace(now, own=replace(own, plans=(("phones", 4), ("other", 4)))), replace(now, own=None)]
-    changes += [replace(now, seq=6), replace(now, plans=(("phones", 2),)), replace(own, seq=6)]
-    assert len({results(source) for source in (now, own, *changes)}) == 2 + len(changes)
-    assert evidence(replace(now, seq=6)) == evidence(now)
+    changes = [Source(replace(own, seq=6), copy), Source(own, replace(copy, seq=6)), Source(own), Source(None, copy)]
+    assert len({results(source) for source in (now, *changes)}) == 1 + len(changes)
+    assert evidence(changes[1]) == evidence(now) != evidence(changes[0])

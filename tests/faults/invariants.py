@@ -30,9 +30,9 @@ from sweeps.planning.keys import job_key
 from sweeps.planning.planned_job import PlannedJob
 from sweeps.records import Block, Failed, Measured
 from sweeps.store.mlflow import Store
-from sweeps.store.reading import load
 from sweeps.workspace import Workspace
 from tests.faults import seen
+from tests.mlflow_rows import load
 
 ALL = frozenset(range(1, 7))
 _REPLICATES = 10

@@ -9,8 +9,8 @@ import pytest
 from sweeps.errors import WorkspaceError
 from sweeps.journal.journal import Journal
 from sweeps.store.mlflow import Store
-from sweeps.store.reading import load
 from sweeps.workspace import Workspace
+from tests.mlflow_rows import load
 
 HOLDER = """
 import sys
@@ -86,7 +86,7 @@ def test_an_oddly_named_workspace_holds_everything_and_nothing_is_beside_it(tmp_
         journal.attempts.add_accuracy(records.accuracy(job))
         store.publish(journal, "phones")
 
-    assert len(load(workspace.tracking_uri, None).frame) == 1
+    assert len(load(workspace.tracking_uri, "phones").frame) == 1
     assert list(tmp_path.iterdir()) == [workspace.root]
     assert len(list(workspace.mlflow_artifacts.rglob("samples.json"))) == 1
 

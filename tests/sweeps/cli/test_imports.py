@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
 from sweeps.store.mlflow import Store
-from sweeps.store.reading import load_imported
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
+from tests.mlflow_rows import load_imported
 from tests.sweeps.test_tool_logs import ANDROID, EXECUTIONS, IPHONE, LOGCAT, PERF_TEST, RESULTS, WITH_SAMPLES
 
 

@@ -21,12 +21,12 @@ from sweeps.journal.rebuild import rebuild
 from sweeps.journal.sweep_table import Sweeps
 from sweeps.launching.record import kept_file
 from sweeps.operations import sweep_admin
-from sweeps.store import workspace_names
 from sweeps.store.beside import LABELS, NOTE
 from sweeps.store.client import active_runs
 from sweeps.store.lag import Lag, read_lag
 from sweeps.store.mlflow import Store
 from sweeps.store.outbox import Outbox
+from sweeps.store.owner import Owner, named, own_marks, read_owner, separate, take_over
 from sweeps.store.read_journal import read_sweep
 from sweeps.store.run_content import JOB_KEY, RECORD
 from sweeps.store.verify import verify_published
@@ -161,7 +161,7 @@ def test_runs_of_another_workspace_on_the_server_stay_until_they_are_deleted_the
             Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "shared")
     with doubled():
         done = json.loads(sweeps(own, "delete", "shared", "--yes", "--json").stdout)
-        assert (done["runs"], done["others"]) == (1, 3)
+        assert (done["runs"], done["others"]) == (5, 4)
         left = [run for run in active_runs(DoubleClient(server), ["1"]) if run.data.tags[RECORD] != "sweep"]
         assert len(left) == 3
         assert [
@@ -173,35 +173,37 @@ def test_runs_of_another_workspace_on_the_server_stay_until_they_are_deleted_the
         assert DoubleClient(server).search_experiments() == []
 
 
-def test_a_copy_of_a_workspace_is_another_one_and_a_moved_one_is_the_same(tmp_path: Path) -> None:
-    name = workspace_names.named(Workspace.open(tmp_path / "made")).own
-    shutil.copytree(tmp_path / "made", tmp_path / "copy")
-    (tmp_path / "made").rename(tmp_path / "moved")
-    moved, copy = Workspace(tmp_path / "moved"), Workspace(tmp_path / "copy")
-    assert workspace_names.named(moved) == workspace_names.Names(own=name)
-    assert workspace_names.read(copy) == workspace_names.Names(originals=(name,))
-    names = workspace_names.named(copy)
-    assert names.own not in ("", name)
-    assert names.answered == {names.own}
-    # A copy of the copy knows both, and takes both over.
-    shutil.copytree(copy.root, tmp_path / "third")
-    assert workspace_names.take_over(Workspace(tmp_path / "third")) == 2
-    third = workspace_names.read(Workspace(tmp_path / "third"))
-    assert (third.answered, third.originals) == ({third.own, names.own, name}, ())
-    assert workspace_names.take_over(moved) == 0
-    moved.published_as.write_bytes(b"\xff")
-    assert workspace_names.read(moved) == workspace_names.Names()
-
-
-def test_a_name_that_does_not_fit_on_the_disk_is_told_and_made_when_there_is_room(tmp_path: Path) -> None:
+def test_a_workspace_that_was_separated_knows_whose_copy_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     workspace = Workspace.open(tmp_path)
-    (tmp_path / ".published-as.part").symlink_to("/dev/full")
-    with pytest.raises(StoreError, match="published-as cannot be written: No space left on device") as caught:
-        workspace_names.named(workspace)
+    assert own_marks(workspace) == frozenset()
+    first = named(workspace).name
+    assert own_marks(workspace) == {first}
+    second = separate(workspace).name
+    third = separate(workspace)
+    assert (len({first, second, third.name}), third.originals) == (3, (second, first))
+    assert take_over(workspace) == 2
+    assert (read_owner(workspace).taken_over, read_owner(workspace).originals) == ((second, first), ())
+    assert take_over(workspace) == 0
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert own_marks(workspace) == {""}, "in its own database it needs no name"
+    workspace.published_as.write_bytes(b"\xff")
+    assert read_owner(workspace) == Owner()
+
+
+def test_a_name_that_does_not_fit_on_the_disk_is_told_and_made_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace.open(tmp_path)
+    (tmp_path / f".{bytes(8).hex()}.part").symlink_to("/dev/full")
+    with monkeypatch.context() as patch:
+        patch.setattr("sweeps.whole_file.os.urandom", bytes)  # the name of the next hidden file
+        with pytest.raises(StoreError, match="published-as cannot be written: No space left on device") as caught:
+            named(workspace)
     assert "free space there" in str(caught.value.next_step)
     assert [*tmp_path.iterdir()] == [], "and nothing is left that would be taken for a name"
-    names = workspace_names.named(workspace)
-    assert workspace_names.read(workspace) == names
+    owner = named(workspace)
+    assert read_owner(workspace) == owner
 
 
 def test_a_restored_workspace_leaves_its_original_s_runs_until_told_that_it_is_gone(
@@ -225,14 +227,14 @@ def test_a_restored_workspace_leaves_its_original_s_runs_until_told_that_it_is_g
         with Journal.open(restored.journal) as journal:
             Store(restored.tracking_uri, restored.mlflow_artifacts).publish(journal, "shared")
         left = json.loads(sweeps(restored, "delete", "shared", "--yes", "--json").stdout)
-        assert (left["runs"], left["others"]) == (0, 1)
+        assert (left["runs"], left["others"]) == (2, 2)
         shutil.rmtree(restored.root)
         assert journal_command(*back).exit_code == 0
 
         place = ("--workspace", str(restored.root))
         refused = journal_command("take-over", *place, answer="n\n")
         assert refused.exit_code == 1
-        assert workspace_names.read(restored).taken_over == ()
+        assert read_owner(restored).taken_over == ()
         assert journal_command("take-over", "--yes", *place).exit_code == 0
         assert "is no copy of a workspace" in journal_command("take-over", "--yes", *place).stderr
         done = json.loads(sweeps(restored, "delete", "shared", "--yes", "--json").stdout)
@@ -256,8 +258,9 @@ def test_what_changes_on_a_server_is_asked_for_by_its_name(
     two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     place = two.workspace.root.parent / "server.sqlite"
-    shutil.move(two.workspace.root / "mlflow.sqlite", place)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{place}")
+    with Journal.open(two.workspace.journal) as journal, doubled():
+        Store(two.workspace.tracking_uri, two.workspace.mlflow_artifacts).publish(journal, "first")
     refused = sweeps(two.workspace, *command, answer="n\n")
     assert refused.exit_code == 1
     assert f"3 runs of MLflow at sqlite:///{place}" in refused.stderr

@@ -137,7 +137,7 @@ def test_results_that_cannot_be_read_are_left_out_and_the_end_is_told_all_the_sa
     def refused(*_: object) -> None:
         raise broken
 
-    monkeypatch.setattr(on_end, "result_files", refused)
+    monkeypatch.setattr(on_end, "overview", refused)
     with told_at_the_end(spec(command=writes_to(tmp_path / "told")), Workspace.open(tmp_path / "ws")):
         pass
     summary = json.loads((tmp_path / "told").read_bytes())

@@ -16,10 +16,10 @@ from sweeps.journal.journal import Journal
 from sweeps.store import move
 from sweeps.store.mlflow import Store
 from sweeps.store.move import move_paths
-from sweeps.store.reading import load
 from sweeps.workspace import Workspace
 from tests import shared
 from tests.fresh_mlflow import fresh_mlflow
+from tests.mlflow_rows import load
 from tests.sweeps.conftest import Records
 
 SWEEPS = ("phones", "tablets")

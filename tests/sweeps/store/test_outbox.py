@@ -25,10 +25,10 @@ from sweeps.store.lag import Lag, Marks, read_lag
 from sweeps.store.outbox import Outbox
 from sweeps.store.publisher import LOOK_S
 from sweeps.store.publishing import Publisher
-from sweeps.store.reading import load
 from sweeps.store.verify import verify_published
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
+from tests.mlflow_rows import load
 from tests.store_double import DoubleClient, doubled
 from tests.sweeps.conftest import Records
 from tests.waited_clock import Clock
@@ -249,7 +249,7 @@ def test_a_server_that_refuses_every_third_run_gets_all_of_them_once(
         assert outbox.drain(lambda _: told.append(outbox.left()), clock=clock, sleep=clock.sleep) == ""
         assert outbox.left() == 0
     assert clock.waits == [1, 1, 1, 1], "the sweep's own run and 9 of jobs; it takes two between two refusals"
-    assert sorted(set(told), reverse=True) == list(range(8, -1, -1)), "each job counts as soon as MLflow has it"
+    assert sorted(set(told), reverse=True) == list(range(9, -1, -1)), "each job counts as soon as MLflow has it"
     assert verify_published(workspace, journal).findings == ()
     assert len(load(workspace.tracking_uri, "phones").frame) == len(jobs)
 

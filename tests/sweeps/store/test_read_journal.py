@@ -33,9 +33,9 @@ from sweeps.store import build_costs
 from sweeps.store import verdicts as verdicts_module
 from sweeps.store.mlflow import Store
 from sweeps.store.read_journal import rank_sweep, read_sweep
-from sweeps.store.reading import load, load_imported
 from sweeps.store.verdicts import overview, read_current
 from sweeps.workspace import Workspace
+from tests.mlflow_rows import load, load_imported
 
 HOSTILE = "net \x1b[31m' OR 1=1 -- <b>"
 

@@ -1,7 +1,5 @@
 """A sweep is taken out of a real MLflow, and what others have there stays."""
 
-from contextlib import nullcontext
-
 import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
@@ -9,11 +7,10 @@ from mlflow.exceptions import MlflowException
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.sweep_table import Labels
-from sweeps.store import removal
 from sweeps.store.beside import LABELS, NOTE, write_labels
 from sweeps.store.removal import Published, check_free, look_for, take_out
 from sweeps.store.run_content import JOB_KEY, RECORD
-from sweeps.store.sweep_tags import SWEEP
+from sweeps.store.sweep_tags import OWNER, PARENT, SWEEP
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
 
@@ -30,22 +27,32 @@ def client(workspace):
     client = MlflowClient(tracking_uri=workspace.tracking_uri)
     location = (workspace.mlflow_artifacts / "s").as_uri()
     experiment = client.create_experiment("s", artifact_location=location, tags={SWEEP: "s"})
-    client.create_run(experiment, tags={RECORD: "sweep"})
-    for key in ("mine", "other"):
-        client.create_run(experiment, tags={RECORD: "job", JOB_KEY: key})
+    for owner in ({}, {OWNER: "somebody"}):
+        parent = client.create_run(experiment, tags={RECORD: "sweep", **owner}).info.run_id
+        client.create_run(experiment, tags={RECORD: "job", JOB_KEY: "the same", PARENT: parent})
     return client
 
 
+def runs(client):
+    return client.search_runs([client.get_experiment_by_name("s").experiment_id])
+
+
 def test_runs_of_another_workspace_stay_with_their_experiment(workspace, client):
-    assert look_for(workspace, "s", {"mine"}) == Published(1, others=1)
-    assert take_out(workspace, "s", {"mine"}) == 1
-    assert look_for(workspace, "s", {"mine"}) == Published(0, others=1)
-    assert take_out(workspace, "s", {"other"}) == 2
+    assert look_for(workspace, "s") == Published(2, other_runs=2)
+    assert look_for(workspace, "s", spared={"the same"}) == Published(0, other_runs=2)
+    assert take_out(workspace, "s") == 2
+    assert look_for(workspace, "s") == Published(0, other_runs=2)
+    for run in runs(client):
+        client.set_tag(run.info.run_id, OWNER, "")
+    assert take_out(workspace, "s") == 2
     assert client.get_experiment_by_name("s") is None
 
 
 def test_what_a_server_has_done_half_is_done_when_it_is_asked_again(workspace, client, monkeypatch):
-    monkeypatch.setattr(removal, "together", lambda _: nullcontext())
+    [others] = [run for run in runs(client) if run.data.tags.get(OWNER)]
+    for run in runs(client):
+        if others.info.run_id in (run.info.run_id, run.data.tags.get(PARENT)):
+            client.delete_run(run.info.run_id)
 
     def refuse(*_):
         raise MlflowException("the connection was lost")
@@ -53,10 +60,10 @@ def test_what_a_server_has_done_half_is_done_when_it_is_asked_again(workspace, c
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, "delete_experiment", refuse)
         with pytest.raises(StoreError):
-            take_out(workspace, "s", {"mine", "other"})
+            take_out(workspace, "s")
     assert client.get_experiment_by_name("s") is None
     assert len(client.search_experiments(filter_string="name LIKE 's (deleted %'")) == 1
-    assert take_out(workspace, "s", {"mine", "other"}) == 3
+    assert take_out(workspace, "s") == 2
     assert client.search_experiments(filter_string="name LIKE 's%'") == []
 
 

@@ -21,7 +21,7 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.store.mlflow import Store
-from sweeps.store.reading import load
+from tests.mlflow_rows import load
 from tests.store_double import doubled, make
 from tests.workers.driver.known_phone import KnownPhone, know_latencies
 from tests.workers.tiny_sweep import BuiltSweep

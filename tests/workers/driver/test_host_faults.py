@@ -21,8 +21,8 @@ from sweeps.records import Failed, Measured
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.model_inputs import ModelSpec
 from sweeps.store.publishing import Publisher
-from sweeps.store.reading import load
 from tests.faulty_phone import FaultyPhone
+from tests.mlflow_rows import load
 from tests.workers.phone_sweep import (
     GRID,
     PAUSE,

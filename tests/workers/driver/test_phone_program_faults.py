@@ -17,8 +17,8 @@ from sweeps.records import Block, Failed, Measured
 from sweeps.report.ranking_text import print_ranking
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
-from sweeps.store.reading import load
 from tests.faulty_phone import FaultyPhone
+from tests.mlflow_rows import load
 from tests.workers.phone_sweep import (
     MANY_IMAGES,
     ONE_ROUND,

@@ -20,10 +20,10 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.store.mlflow import Store
-from sweeps.store.reading import load
 from sweeps.tool_logs.pytorch import parse_speed_benchmark
 from sweeps.variant import Variant
 from tests.faulty_phone import FaultyPhone
+from tests.mlflow_rows import load
 from tests.workers.native.stand_in import speed_benchmark
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from tests.workers.tiny_sweep import PROTOCOL, Sweep

@@ -1,21 +1,22 @@
-"""What MLflow has of one sweep: looked up once by each process, which then keeps account of it."""
+"""The runs of one sweep that this workspace has in MLflow: looked up once by each process, which then keeps account.
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+A workspace has one parent run under a sweep's name, and all runs of that parent, and of no other, are its own.
+"""
+
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.errors import StoreError
 from sweeps.journal.changes import Position
 from sweeps.journal.journal import Journal
-from sweeps.journal.plans import skipped_key
 from sweeps.store import run_content
-from sweeps.store.claims import claims_of, own_name, save_claims
 from sweeps.store.client import active_runs, published_s
 from sweeps.store.models import Models, look_up_models
+from sweeps.store.owner import is_own, named
 from sweeps.store.run_content import ATTEMPT_KEY, JOB_KEY, RECORD, STALE
 from sweeps.store.run_writer import later_than, stamp
-from sweeps.store.sweep_tags import IS_JOB, SWEEP
+from sweeps.store.sweep_tags import IS_SWEEP, OWNER, PARENT, SWEEP, runs_of
 from sweeps.store.uri import is_database, redact
 from sweeps.workspace import Workspace
 
@@ -30,12 +31,8 @@ class WrittenRun:
 
     run_id: str
     attempt_key: str
-    running: bool
-    """Whether it is still RUNNING: its driver was killed, or the reply to its creation was lost."""
     stale: bool
     evaluation_id: str
-    claims: frozenset[str] = frozenset()
-    """The workspaces that have it (`sweeps.store.claims`)."""
 
 
 @dataclass(slots=True)
@@ -48,17 +45,19 @@ class Parent:
     start_ms: int
     end_ms: int | None
     """`None` if it is still RUNNING."""
+    stamped_s: float
 
     @classmethod
     def of(cls, run: "Run") -> "Parent":
         ended = run.info.end_time if run.info.status != "RUNNING" else None
         start_ms = int(run.info.start_time)
-        return cls(str(run.info.run_id), str(run.info.artifact_uri), dict(run.data.tags), start_ms, ended)
+        tags = dict(run.data.tags)
+        return cls(str(run.info.run_id), str(run.info.artifact_uri), tags, start_ms, ended, published_s(run))
 
     def end(self, client: "MlflowClient", experiment_id: str) -> None:
         """Let it end with its last measurement. Not with each job: that would cost as much as a batch of values."""
         order = ["attributes.end_time DESC"]
-        last = client.search_runs([experiment_id], filter_string=IS_JOB, max_results=1, order_by=order)
+        last = client.search_runs([experiment_id], filter_string=runs_of(self.run_id), max_results=1, order_by=order)
         end_ms = max([self.start_ms, *(int(run.info.end_time or 0) for run in last)])
         if self.end_ms != end_ms:
             client.set_terminated(self.run_id, status="FINISHED", end_time=end_ms)
@@ -83,14 +82,8 @@ class Written:
     experiment_tags: dict[str, str] = field(default_factory=dict)
     position: Position | None = None
     """The journal's position up to which MLflow is complete."""
-    me: str | None = None
-    """The name of the workspace that publishes (`sweeps.store.claims.own_name`)."""
-
-    def claims(self, there: Iterable[WrittenRun], *, new: bool) -> frozenset[str]:
-        """Who has what these runs are of, when this workspace has it too. `new`: it is written now. A run that says
-        nothing, of an earlier version, is left so."""
-        known = frozenset(name for run in there for name in run.claims)
-        return known | {self.me} if self.me and (known or new) else known
+    snapshot_due_s: float = 0.0
+    """From when on the next snapshot may be written, on this process' monotonic clock."""
 
     def next_stamp(self) -> float:
         """The time to write on the next change."""
@@ -99,57 +92,42 @@ class Written:
 
 
 def look_up(client: "MlflowClient", uri: str, artifact_root: Path, journal: Journal, sweep: str) -> Written:
-    """The content of MLflow now. Creates the experiment and the sweep's own run if they are missing, and ends what a
-    killed driver left: its jobs' runs are deleted, to be written again."""
+    """The content of MLflow now. Creates the experiment and the parent run if they are missing, and ends what a killed
+    publisher left: its jobs' runs are deleted, to be written again."""
+    workspace = Workspace(journal.path.parent)
+    owner = "" if is_own(workspace, uri) else named(workspace).name
     experiment_id, experiment_tags = _experiment(client, uri, artifact_root, sweep)
-    runs = active_runs(client, [experiment_id])
-    known = {job.key for job, _ in journal.jobs.of_sweep(sweep)}
-    known |= {skipped_key(skip.skipped) for skip in journal.changes.skipped(sweep, None)}
-    found: dict[str, list[WrittenRun]] = {}
+    parent = _parent(client, experiment_id, journal, sweep, owner)
+    runs = active_runs(client, [experiment_id], runs_of(parent.run_id))
+    jobs: dict[str, list[WrittenRun]] = {}
     imported: dict[str, WrittenRun] = {}
     for run in runs:
         tags = run.data.tags
         entry = WrittenRun(
             run.info.run_id,
             tags.get(ATTEMPT_KEY, ""),
-            run.info.status == "RUNNING",
             tags.get(STALE) == "true",
             tags.get(run_content.EVALUATION_ID, ""),
-            claims_of(tags),
         )
         if tags.get(RECORD) == "imported":
             imported[entry.attempt_key] = entry
-        if tags.get(RECORD) == "job" and tags.get(JOB_KEY):
-            if entry.running and tags[JOB_KEY] in known:
-                client.delete_run(entry.run_id)
-            else:
-                found.setdefault(tags[JOB_KEY], []).append(entry)
-    parents = [run for run in runs if run.data.tags.get(RECORD) == "sweep"]
-    for duplicate in parents[1:]:
-        client.delete_run(duplicate.info.run_id)
+        elif tags.get(RECORD) == "job" and run.info.status == "RUNNING":
+            client.delete_run(entry.run_id)  # the publisher was killed, or the reply to the creation was lost
+        elif tags.get(RECORD) == "job":
+            jobs.setdefault(tags.get(JOB_KEY, ""), []).append(entry)
     written = Written(
         experiment_id=experiment_id,
-        parent=_parent(client, experiment_id, journal, sweep, parents),
-        runs=found,
+        parent=parent,
+        runs=jobs,
         imported=imported,
         models=look_up_models(client, experiment_id),
-        stamped_s=max((published_s(run) for run in runs), default=0.0),
+        stamped_s=max((parent.stamped_s, *(published_s(run) for run in runs))),
         experiment_tags=experiment_tags,
-        me=own_name(Workspace(journal.path.parent)),
     )
     for run in runs:
         if run.data.tags.get(RECORD) == "imported" and run.info.status == "RUNNING":
             end_imported(client, run.info.run_id, written)
     return written
-
-
-def claimed(client: "MlflowClient", written: Written, run: WrittenRun, there: Iterable[WrittenRun]) -> WrittenRun:
-    """`run`, which stays, with the claims of all that are there, and of this workspace."""
-    claims = written.claims(there, new=False)
-    if claims == run.claims:
-        return run
-    save_claims(client, run.run_id, claims)
-    return replace(run, claims=claims)
 
 
 def end_imported(client: "MlflowClient", run_id: str, written: Written) -> None:
@@ -158,18 +136,35 @@ def end_imported(client: "MlflowClient", run_id: str, written: Written) -> None:
     client.set_terminated(run_id, status="FINISHED")
 
 
-def _parent(client: "MlflowClient", experiment_id: str, journal: Journal, sweep: str, parents: list["Run"]) -> Parent:
-    if parents:
-        run = parents[0]
-    else:
-        created_s = journal.times.created(sweep)
-        run = client.create_run(
-            experiment_id,
-            start_time=None if created_s is None else int(created_s * 1000),
-            run_name=sweep,
-            tags={RECORD: "sweep", SWEEP: sweep},
-        )
+def parents_of(client: "MlflowClient", experiment_id: str, names: frozenset[str]) -> list["Run"]:
+    """The parent runs that have one of these marks (`sweeps.store.owner.own_marks`)."""
+    return [run for run in active_runs(client, [experiment_id], IS_SWEEP) if run.data.tags.get(OWNER, "") in names]
+
+
+def _parent(client: "MlflowClient", experiment_id: str, journal: Journal, sweep: str, owner: str) -> Parent:
+    first, *doubles = parents_of(client, experiment_id, frozenset({owner})) or [None]
+    for double in doubles:  # the reply to its creation was lost
+        client.delete_run(double.info.run_id)
+    if first is not None:
+        return Parent.of(first)
+    _delete_orphans(client, experiment_id)
+    created_s = journal.times.created(sweep)
+    run = client.create_run(
+        experiment_id,
+        start_time=None if created_s is None else int(created_s * 1000),
+        run_name=sweep,
+        tags={RECORD: "sweep", SWEEP: sweep} | ({OWNER: owner} if owner else {}),
+    )
     return Parent.of(run)
+
+
+def _delete_orphans(client: "MlflowClient", experiment_id: str) -> None:
+    """Runs whose parent run a person has deleted: the one that wrote them writes them again."""
+    runs = active_runs(client, [experiment_id])
+    parents = {str(run.info.run_id) for run in runs if run.data.tags.get(RECORD) == "sweep"}
+    for run in runs:
+        if run.data.tags.get(RECORD) in ("job", "imported") and run.data.tags.get(PARENT) not in parents:
+            client.delete_run(run.info.run_id)
 
 
 def _experiment(client: "MlflowClient", uri: str, artifact_root: Path, sweep: str) -> tuple[str, dict[str, str]]:
