@@ -26,7 +26,7 @@ class Options:
     token_file: Path | None = None
 
     def arguments(self) -> list[str]:
-        """Return the options as command-line arguments, which `given` parses."""
+        """Return the options as command-line arguments, which `server_options` parses."""
         words = ["--workspace", str(self.workspace)]
         words += [word for folder in self.models for word in ("--models", str(folder))]
         words += [] if self.roles is None else ["--roles", str(self.roles)]
@@ -41,7 +41,7 @@ class Options:
         return ("--lab", self.lab, *(() if self.token_file is None else ("--token-file", str(self.token_file))))
 
 
-def given() -> Options:
+def server_options() -> Options:
     """Return the options of this server."""
     defaults = ("EDGESWEEP_WORKSPACE", LAB_VARIABLE, TOKEN_VARIABLE)
     return _parsed(tuple(sys.argv[1:]), *map(os.environ.get, defaults))

@@ -6,7 +6,7 @@ from typing import Any
 from dashboard.markdown_escape import NOTHING, line
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.job_history import KnownDevice, Sentinel
-from sweeps.launching.away_devices import NOBODY, Gone
+from sweeps.launching.away_devices import NOBODY, AwayDevices
 from sweeps.quarantine import DeviceRecord
 from sweeps.ranking.overview import PlaceVerdict
 
@@ -25,17 +25,17 @@ def state_of(
     record: DeviceRecord | None,
     holder: int | None,
     verdicts: Sequence[PlaceVerdict],
-    gone: Gone = NOBODY,
+    away: AwayDevices = NOBODY,
     name: str = "",
 ) -> str:
     """Return the device's state, a key of `STATES`. `holder`: the id of the process that measures on it, if any.
-    `verdicts`: those of the device's places. `gone`: the absent devices. `name`: the device's name in sweep files."""
+    `verdicts`: those of the device's places. `away`: the absent devices. `name`: the device's name in sweep files."""
     if record is not None and record.quarantine is not None:
         return "quarantined"
     if holder is not None:
         return "measuring"
-    if name in gone.devices:
-        return "away" if gone.runs else "was away"
+    if name in away.devices:
+        return "away" if away.runs else "was away"
     if not verdicts:
         return "idle"
     return "waiting" if any(verdict.waiting for verdict in verdicts) else "done"
@@ -60,7 +60,7 @@ def overview(
     verdicts: Sequence[PlaceVerdict],
     records: dict[str, DeviceRecord],
     holders: dict[str, int],
-    gone: Gone = NOBODY,
+    away: AwayDevices = NOBODY,
 ) -> list[dict[str, Any]]:
     """Return a table row for each device: first the devices of the current plans, then those that are known only from
     the quarantine records."""
@@ -79,7 +79,7 @@ def overview(
             {
                 "Device": line(facts.device_class),
                 "Named": line(facts.name),
-                "State": STATES[state_of(record, holders.get(facts.device_id), shown, gone, facts.name)],
+                "State": STATES[state_of(record, holders.get(facts.device_id), shown, away, facts.name)],
                 "Ended": sum(verdict.finished for verdict in shown),
                 "Waiting": sum(verdict.waiting for verdict in shown),
                 "Faults": len(record.faults) if record else 0,

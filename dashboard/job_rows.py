@@ -15,7 +15,7 @@ from sweeps.errors import RETRIED_KINDS
 from sweeps.failure_kinds import FAILS_AGAIN, remedy
 from sweeps.journal.attempts import DatedBlock
 from sweeps.journal.job_history import Sentinel
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.manifest import Manifest
 from sweeps.protocol.clock import figure_ns
 from sweeps.ranking.eligibility import evaluated_by
@@ -170,7 +170,7 @@ def next_step(stage: str, kind: str, precision: str = "") -> str:
 def repeat_command(row: ResultRow, facts: DeviceFacts, root: str) -> str:
     """Return the shell commands that measure a job again."""
     if row.outcome != "measured" or not row.timed:
-        return line(f"{here(Workspace(Path(root)), row.sweep).run} --retry-failed")
+        return line(f"{command_hints(Workspace(Path(root)), row.sweep).run} --retry-failed")
     export = ["edgesweep", "export", row.sweep, "--workspace", root, "--device", row.device_id, "--model", row.model]
     check = ["edgesweep", "check", "shipped/manifest.json", "--device", facts.name, "--workspace", root]
     words = [[*export, "--variant", row.name, "--output", "shipped"], check]

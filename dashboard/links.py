@@ -11,7 +11,7 @@ index of one of several sets of conditions; `a` and `b`: the sides of a comparis
 begins with."""
 
 
-def there(page: str) -> bool:
+def has_page(page: str) -> bool:
     """Tell whether the registry has a page of this name."""
     return any(entry.name == page for entry in PAGES)
 

@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit import config
 
 from dashboard import login
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.markdown_escape import words
 from dashboard.roles import Role, read_roles
 from sweeps.errors import EdgeSweepError
@@ -21,7 +21,7 @@ def role() -> Role:
     if _by_link():
         return Role.OPERATE
     address = _address()
-    roles = given().roles
+    roles = server_options().roles
     if address is None or roles is None:
         return Role.LOOK
     try:
@@ -37,7 +37,7 @@ def person() -> str:
 
 def admitted() -> bool:
     """Tell whether this person may see the pages; without logins everybody may."""
-    return not given().login or _by_link() or bool(st.user.is_logged_in)
+    return not server_options().login or _by_link() or bool(st.user.is_logged_in)
 
 
 def ask_to_log_in() -> None:
@@ -49,7 +49,7 @@ def ask_to_log_in() -> None:
 
 def show_person() -> None:
     """Draw who is logged in and a button to log out; nothing if nobody is logged in."""
-    if not given().login or not st.user.is_logged_in:
+    if not server_options().login or not st.user.is_logged_in:
         return
     who = words(_address() or "somebody whose address the issuer did not check")
     with st.container(horizontal=True, vertical_alignment="center", key="person"):
@@ -66,7 +66,7 @@ def _by_link() -> bool:
 def _address() -> str | None:
     """Return the email address of the person who is logged in, if the issuer says that it verified the address;
     otherwise `None`."""
-    if not given().login or not st.user.is_logged_in or st.user.get("email_verified") is not True:
+    if not server_options().login or not st.user.is_logged_in or st.user.get("email_verified") is not True:
         return None
     address = st.user.get("email")
     return address.lower() if isinstance(address, str) else None

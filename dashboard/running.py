@@ -49,7 +49,7 @@ class Running:
 
     def doing(self, live: LiveDevice) -> str:
         """Return the work of one device in a few words (see the function `doing`)."""
-        return doing(live, self.driver.told, in_words(self.under_way, self.builds))
+        return doing(live, self.driver.current_report, in_words(self.under_way, self.builds))
 
     def progress(self, facts: DeviceFacts) -> str:
         """Return the progress of a device, such as `3 of 12 jobs`; without the total if it is not known."""
@@ -65,15 +65,15 @@ class Running:
         computer itself is measured, which they would disturb."""
         if self.driver.state == "idle":
             return None
-        live = self.driver.told
+        live = self.driver.current_report
         measured = [device.name for device in live.devices if device.running or device.done] if live is not None else []
         return HERE_EVERY_S if any(map(catalog.is_host, measured)) else PHONES_EVERY_S
 
     @property
     def words(self) -> str:
         """The state of the run in words."""
-        driver, live = self.driver, self.driver.told
-        request = driver.asked.what if driver.asked is not None else None
+        driver, live = self.driver, self.driver.current_report
+        request = driver.end_request.what if driver.end_request is not None else None
         match driver.state:
             case "starting":
                 return "Starting"
@@ -99,7 +99,7 @@ class Running:
     @property
     def trouble(self) -> str:
         """A line of text that says that the last run failed, and why; empty if it did not fail, or no run is known."""
-        driver, live = self.driver, self.driver.told
+        driver, live = self.driver, self.driver.current_report
         if driver.state != "idle" or (live is None and not driver.launched):
             return ""
         of = f" of {driver.sweep}" if driver.sweep else ""
@@ -110,7 +110,7 @@ class Running:
     @property
     def can_resume(self) -> bool:
         """Tell whether the last start from the browser can be repeated to continue the sweep."""
-        live = self.driver.told
+        live = self.driver.current_report
         return self.driver.state == "idle" and self.driver.launched and (live is None or live.ended != "finished")
 
 
@@ -133,7 +133,7 @@ def read(root: Path) -> Running:
                 journal.results.ended_counts(driver.sweep),
                 journal.attempts.last_conditions(driver.sweep),
                 tuple(journal.results.last(driver.sweep, LAST)),
-                under_way=under_way(journal, driver.told),
+                under_way=under_way(journal, driver.current_report),
             )
     except StoreError as error:  # no plan yet, a table that is being rebuilt, or another version
         return Running(driver, unread=f"{error.message}. Next step: {error.next_step}")

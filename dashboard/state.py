@@ -30,7 +30,7 @@ def chosen(
     """
     # Streamlit drops the value of a box that was not drawn.
     is_new = _key(name) not in st.session_state or st.session_state.get(_default(name)) != usual
-    if usual is not None and asked(name) is None and is_new:
+    if usual is not None and url_value(name) is None and is_new:
         st.session_state[_key(name)] = usual
     st.session_state[_default(name)] = usual
     value = _begin(name, options, usual or default)
@@ -82,7 +82,7 @@ def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str]
 
 def switch(name: str, label: str) -> bool:
     """Draw a toggle and return its state. It is on if the URL has the parameter `name`."""
-    in_url, key = asked(name), _key(name)
+    in_url, key = url_value(name), _key(name)
     if in_url != st.session_state.get(_last_in_url(name)) or key not in st.session_state:
         st.session_state[key] = in_url is not None
     is_on = st.toggle(label, key=key)
@@ -90,7 +90,7 @@ def switch(name: str, label: str) -> bool:
     return is_on
 
 
-def asked(name: str) -> str | None:
+def url_value(name: str) -> str | None:
     """Return the value of a URL parameter, unchecked."""
     return st.query_params.get(name)
 
@@ -107,7 +107,7 @@ def put(name: str, value: str | None) -> None:
 def _begin(name: str, options: Sequence[str], default: str | None) -> str:
     """Set and return the value of a widget: a new value in the URL comes first, then the widget's value, then the last
     value in the URL, then the default."""
-    in_url, before, key = asked(name), st.session_state.get(_last_in_url(name)), _key(name)
+    in_url, before, key = url_value(name), st.session_state.get(_last_in_url(name)), _key(name)
     if in_url is not None and in_url not in options:
         st.warning("The address of this page asks for something that is not here.", icon=":material/link_off:")
         st.text(f"{line(name)}: {line(in_url[:200])}")
@@ -135,7 +135,7 @@ def _last_in_url(name: str) -> str:
 def text(name: str, label: str, placeholder: str, *, forgets: tuple[str, ...] = ()) -> str:
     """Draw a text field and return its value, which is the URL parameter `name`. When the text changes, the parameters
     in `forgets` are reset."""
-    in_url, key = asked(name), _key(name)
+    in_url, key = url_value(name), _key(name)
     if in_url != st.session_state.get(_last_in_url(name)) or key not in st.session_state:
         st.session_state[key] = (in_url or "")[:MOST_CHARACTERS]
     value = st.text_input(label, key=key, placeholder=placeholder, on_change=forget, args=forgets)
@@ -153,7 +153,7 @@ def number(name: str, label: str, default: float | None) -> float | None:
     length has no limit, because Streamlit would show the limit in the same place as the hint that a text was not
     entered yet.
     """
-    in_url, key = asked(name), _key(name)
+    in_url, key = url_value(name), _key(name)
     value = default if in_url is None else _number(in_url)
     if in_url is not None and value is None and in_url != NO_NUMBER:
         st.warning("The address of this page asks for something that is no number.", icon=":material/link_off:")

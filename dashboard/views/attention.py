@@ -15,7 +15,7 @@ from dashboard.running import Running
 from dashboard.source import Source
 from dashboard.views import watch
 from sweeps.errors import EdgeSweepError, StoreError
-from sweeps.launching.away_devices import gone_now
+from sweeps.launching.away_devices import away_now
 from sweeps.launching.driver import find
 from sweeps.launching.live_report import Live, LiveDevice
 from sweeps.quarantine import QuarantineBook
@@ -33,7 +33,7 @@ class Need(NamedTuple):
     icon: str
     page: str = ""
     """Name of the page with details; empty if there is none."""
-    wanted: Mapping[str, str] = {}
+    parameters: Mapping[str, str] = {}
 
 
 def show(now: Source, root: Path, run: Running) -> None:
@@ -51,7 +51,7 @@ def show(now: Source, root: Path, run: Running) -> None:
             st.caption("Needs attention")
             needs = list(_needs(now, root, run, called))
             for need in needs[:MOST]:
-                if not need.page or not links.link(need.page, need.text, icon=need.icon, **need.wanted):
+                if not need.page or not links.link(need.page, need.text, icon=need.icon, **need.parameters):
                     st.markdown(f"{need.icon} {need.text}")
             standing = fleet_data.standing(now)
             more = len(needs) - MOST + standing.troubled - len(standing.troubles)
@@ -110,7 +110,7 @@ def _needs(now: Source, root: Path, run: Running, called: Mapping[str, str]) -> 
         for record in QuarantineBook().records():
             if record.quarantine is not None:
                 yield Need(f"{name_of(record.name)} is quarantined {words(record.quarantine.text)}", ":material/block:")
-    gone = gone_now(Workspace(root))
+    gone = away_now(Workspace(root))
     for name in gone.devices:
         yield Need(f"{name_of(name)}: {words(gone.text(name))}", ":material/link_off:")
     for trouble in fleet_data.standing(now).troubles:

@@ -23,7 +23,7 @@ EVERY = "\0every"
 def suggested(now: Source, root: Path) -> tuple[Side | None, Side | None]:
     """Return the sides to compare if the URL names none: the two best results of the place that fits the URL's sweep,
     device and model best, and that has two results if possible."""
-    in_url = (state.asked("sweep"), state.asked("device"), state.asked("model"))
+    in_url = (state.url_value("sweep"), state.url_value("device"), state.url_value("model"))
     verdicts = sorted(
         (verdict for verdict in data.verdicts(now, root) if verdict.ranked),
         key=lambda verdict: (
@@ -38,7 +38,7 @@ def suggested(now: Source, root: Path) -> tuple[Side | None, Side | None]:
     keys = [row.job_key for row in best if row.job_key != verdicts[0].job_key]
     first = verdicts[0].job_key or (keys.pop(0) if keys else "")
     second = keys[0] if keys else first
-    if state.asked("a") is None and state.asked("b") == compare_rows.side_text(place.sweep, first):
+    if state.url_value("a") is None and state.url_value("b") == compare_rows.side_text(place.sweep, first):
         first, second = second, first
     return Side(place, first), Side(place, second)
 
@@ -50,7 +50,7 @@ def _timed(now: Source, place: Place) -> list[ResultRow]:
 def choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_back: bool) -> Side | None:
     """Draw the select boxes of one side and return the side, which is one URL parameter. `suggested`: the first choice.
     `is_back`: the URL has no parameters, because the user came back by the menu."""
-    in_url = state.asked(letter)
+    in_url = state.url_value(letter)
     keys = [f"{letter} {name}" for name in ("sweep", "device", "model", "job", "date")]
     if in_url is not None and in_url != st.session_state.get(f"compared {letter}"):
         side_of_url = _of_url(now, root, in_url)

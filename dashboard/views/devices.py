@@ -20,7 +20,7 @@ from dashboard.views import empty, hosts, page_head
 from dashboard.views.tables import draw_table, table_height, text_width
 from sweeps.errors import StoreError
 from sweeps.journal.job_history import KnownDevice
-from sweeps.launching.away_devices import Gone, gone_now
+from sweeps.launching.away_devices import AwayDevices, away_now
 from sweeps.launching.sweep_commands import running_now
 from sweeps.locks import host_lock_owner, phone_name
 from sweeps.quarantine import DeviceRecord, QuarantineBook
@@ -60,14 +60,14 @@ def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> N
         st.info("The copy of an MLflow server has results, and no facts of devices.", icon=":material/inbox:")
         st.text("They are in the journal of the workspace that measured them.")
         return
-    gone = gone_now(Workspace(root))
+    gone = away_now(Workspace(root))
     by_id = {device.facts.device_id: device for device in devices}
     names = _names(by_id, records)
     shown = _shown(names, _unit_of(devices))
     if not shown:
         st.info("No device is called so.", icon=":material/search_off:")
         return
-    chosen = state.asked("device") or ""
+    chosen = state.url_value("device") or ""
     offered = [*shown, *([chosen] if chosen in names and chosen not in shown else [])]
     offered_devices = [by_id[key] for key in offered if key in by_id]
     holders = {
@@ -132,12 +132,12 @@ def _device(
     device: KnownDevice | None,
     record: DeviceRecord | None,
     process: int | None,
-    gone: Gone,
+    away: AwayDevices,
     verdicts: tuple[PlaceVerdict, ...],
 ) -> None:
     left, right = st.columns([1, 1], gap="large")
     with left:
-        _use(device, record, process, gone)
+        _use(device, record, process, away)
         _faults(record)
     with right:
         st.subheader("Facts", anchor=False)
@@ -169,7 +169,7 @@ def _records() -> dict[str, DeviceRecord]:
 def _unit_of(devices: tuple[KnownDevice, ...]) -> str | None:
     """Return the id of the device in the URL. Links from pages about a pool have the pool's id: then the first unit of
     the pool is chosen."""
-    place_id = state.asked("device") or ""
+    place_id = state.url_value("device") or ""
     unit = next((device.facts.device_id for device in devices if place_id == device.place_ids[1]), None)
     if unit is not None:
         state.put("device", unit)
@@ -200,7 +200,7 @@ def _overview(rows: list[dict[str, Any]], count: int, root: Path) -> None:
     )
 
 
-def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int | None, gone: Gone) -> None:
+def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int | None, away: AwayDevices) -> None:
     st.subheader("Who uses it", anchor=False)
     quarantine = record.quarantine if record else None
     if quarantine is not None:
@@ -212,7 +212,7 @@ def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int |
         return
     st.text(f"It is at: {device_rows.host_of(device.facts)}")
     name = device.facts.name
-    if missed := gone.text(name):
+    if missed := away.text(name):
         st.text(missed)
     if process is not None:
         st.text(f"Process {process} of this computer measures on it.")

@@ -7,12 +7,12 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import data, downloads, state
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.markdown_escape import NOTHING, line
 from dashboard.source import Source
 from dashboard.views.tables import draw_table, table_height, text_width
 from dashboard.words import setup_names
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.metrics import METRICS
 from sweeps.report.table_files import results_table
 from sweeps.results import ResultRow
@@ -65,7 +65,7 @@ def show(now: Source, sweep: str, devices: Mapping[str, str], models: list[str])
             whole = f"edgesweep report {shlex.quote(sweep)} --csv results.csv"
             st.text(
                 f"A file has the first {SENT:,} of them. All results: "
-                + line(here(Workspace(given().workspace)).typed(whole))
+                + line(command_hints(Workspace(server_options().workspace)).typed(whole))
             )
 
 

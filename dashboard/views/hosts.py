@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import compare_rows
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.markdown_escape import line
 from dashboard.rights import role
 from dashboard.roles import Role
@@ -25,7 +25,7 @@ _TOLD = "hosts of the lab"
 
 def show(root: Path) -> None:
     """Draw the lab's hosts; nothing if no lab is given."""
-    options = given().lab_options
+    options = server_options().lab_options
     if not options:
         return
     st.subheader("Hosts of the lab", anchor=False)

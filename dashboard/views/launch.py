@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import running, state
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.login import ENTER, GATE
 from dashboard.markdown_escape import inert, line, words
 from dashboard.rights import person, role
@@ -46,7 +46,7 @@ def show(root: Path) -> None:
         launch_form.draw(root, may)
     with file:
         text = launch_form.draw_file(may)
-        checked = check(Workspace(root), text, given().models)
+        checked = check(Workspace(root), text, server_options().models)
         _problems(checked, text)
         _act(root, text, checked, may)
     if may is Role.OPERATE:
@@ -66,10 +66,10 @@ def _problems(checked: Checked, text: str) -> None:
 
 def _where() -> tuple[str, ...]:
     """Draw the choice of where the sweep runs, and return the arguments of the command for it."""
-    lab = given().lab_options
+    lab = server_options().lab_options
     if not lab:
         return ()
-    names = {LAB: f"The lab {given().lab}", HERE: "This computer"}
+    names = {LAB: f"The lab {server_options().lab}", HERE: "This computer"}
     state.segment(ON, "Runs on", list(names), lambda key: words(names[key]))
     return launch_devices.options()
 
@@ -87,9 +87,9 @@ def _act(root: Path, text: str, checked: Checked, may: Role) -> None:
         if look:
             st.session_state[PLANNED] = None
             with st.spinner("Planning: nothing is trained, and no model is built"):
-                st.session_state[PLANNED] = (of, preview(Workspace(root), text, given().models, options))
+                st.session_state[PLANNED] = (of, preview(Workspace(root), text, server_options().models, options))
         if go:
-            start(Workspace.open(root), text, person(), given().models, options)
+            start(Workspace.open(root), text, person(), server_options().models, options)
             st.rerun()
     except EdgeSweepError as error:
         live.problem("It was not started." if go else "There is no plan of this file.", error)

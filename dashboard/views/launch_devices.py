@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import state
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.markdown_escape import line, words
 from dashboard.rights import role
 from dashboard.roles import Role
@@ -63,7 +63,7 @@ def draw(root: Path, may: Role, chosen: list[str], label: str, common: dict[str,
 
 def options() -> tuple[str, ...]:
     """Return the arguments that name the lab, if the sweep is to run there."""
-    return given().lab_options if state.asked(ON) != HERE else ()
+    return server_options().lab_options if state.url_value(ON) != HERE else ()
 
 
 @st.cache_data(ttl=60, max_entries=8, show_spinner=False)

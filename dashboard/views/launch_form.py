@@ -82,7 +82,7 @@ def begin(root: Path, may: Role) -> None:
     is_new = text is None or st.session_state.get(_BASE) != chosen or may < Role.LAUNCH
     if is_new:
         text = files[chosen][1]
-    in_url = {name: text_in_url for name in FIELDS if (text_in_url := state.asked(name)) is not None}
+    in_url = {name: text_in_url for name in FIELDS if (text_in_url := state.url_value(name)) is not None}
     if in_url != st.session_state.get(_ASKED):
         text = _as_asked(str(text), in_url)
     st.session_state[_BASE] = chosen

@@ -19,11 +19,11 @@ from dashboard.style import Palette, palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
 from dashboard.views.tables import draw_table, size_format, table_height, text_width
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, plain_words
-from sweeps.command_hints import Here
+from sweeps.command_hints import CommandHints
 from sweeps.imported import NOTE
 from sweeps.journal.result_place import Place
 from sweeps.label_kinds import TRUST
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.metrics import METRICS
 from sweeps.ranking.eligibility import VERDICTS, reference_name, reference_text
 from sweeps.ranking.values import Candidate, DeviceRanking
@@ -73,7 +73,7 @@ def show(root: Path, now: Source, ranked: Ranked, objective: str | None, part: i
     for text in rows.partly_delegated(device, ranked.names):
         st.text(text)
     _explain_references((*device.ranking, *device.checked))
-    _explain_trust(device, here(Workspace(root), place.sweep))
+    _explain_trust(device, command_hints(Workspace(root), place.sweep))
     names = data.waiting(now, place) if waiting else ()
     unranked.show_not_ranked(ranked, names, unranked.why_waiting(root, now, place) if names else "")
 
@@ -199,7 +199,7 @@ def _explain_references(shown: tuple[Candidate, ...]) -> None:
         st.text(line(f"{reference_name(executor)}: {reference_text(executor)}"))
 
 
-def _explain_trust(device: DeviceRanking, advice: Here) -> None:
+def _explain_trust(device: DeviceRanking, advice: CommandHints) -> None:
     labels = {label for candidate in (*device.ranking, *device.checked) for label in candidate.trust}
     if labels:
         with st.expander("What the doubts mean, and what to do"):

@@ -13,9 +13,9 @@ from dashboard.markdown_escape import inert, line, words
 from dashboard.ranked_place import Ranked
 from dashboard.views import objective_sidebar, settle, tables
 from dashboard.words import TRUST_WORDS, metric_title, plain_words
-from sweeps.command_hints import Here
+from sweeps.command_hints import CommandHints
 from sweeps.label_kinds import TRUST
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.metrics import METRICS
 from sweeps.ranking.interval_scope import with_scope
 from sweeps.ranking.values import Candidate, DeviceRanking
@@ -76,7 +76,7 @@ def show(
         settle.show(root, ranked, device)
         if device.alarm:
             st.warning(f"Batches are contradicted: {inert(device.alarm)}")
-        _trust(winner, here(Workspace(root), ranked.place.sweep))
+        _trust(winner, command_hints(Workspace(root), ranked.place.sweep))
         st.caption(f"Asked for: {words(objective_sidebar.in_words(ranked.objective))}.")
         _take_along(root, ranked, device, winner)
 
@@ -149,7 +149,7 @@ def _badges(winner: Candidate, waiting: int) -> None:
             )
 
 
-def _trust(winner: Candidate, advice: Here) -> None:
+def _trust(winner: Candidate, advice: CommandHints) -> None:
     """Draw the winner's trust labels in words, with the remedies. A winner has only labels that this version knows."""
     if winner.trust:
         with st.expander(f"{_count(len(winner.trust), 'doubt')} about this measurement", icon=":material/info:"):

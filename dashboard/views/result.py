@@ -10,12 +10,12 @@ from dashboard.markdown_escape import inert, line, words
 from dashboard.source import Source
 from dashboard.views import empty, explained, page_head, result_build, result_measured, result_profile, tables, watch
 from dashboard.words import build_names
-from sweeps.command_hints import Here
+from sweeps.command_hints import CommandHints
 from sweeps.journal.job_history import JobEvidence
 from sweeps.journal.result_place import Place
 from sweeps.journal.result_row import row_of_waiting
 from sweeps.label_kinds import TRUST
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
 from sweeps.workspace import Workspace
@@ -58,7 +58,7 @@ def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> Non
         _without_evidence(row, name)
         return
     _card(row, job, place, name)
-    advice = here(Workspace(root), place.sweep)
+    advice = command_hints(Workspace(root), place.sweep)
     if row is None:
         watch.awaited(root, now)
     if row is not None and row.outcome == "failed":
@@ -73,7 +73,7 @@ def _jobs(now: Source, place: Place) -> dict[str, str]:
     """Return the display names of a place's jobs that have ended, by job key; with the job in the URL, if it waits in
     this place."""
     rows = list(data.place_rows(now, place))
-    job_key = state.asked("job")
+    job_key = state.url_value("job")
     if job_key and job_key not in [row.job_key for row in rows]:
         waiting = history_cache.job(now, place.sweep, job_key)
         job = waiting.planned.job if waiting is not None and waiting.row is None else None
@@ -153,7 +153,7 @@ def _badges(row: ResultRow) -> None:
                 st.badge(name, color="gray", icon=":material/info:")
 
 
-def _failed(row: ResultRow, job: JobEvidence, advice: Here) -> None:
+def _failed(row: ResultRow, job: JobEvidence, advice: CommandHints) -> None:
     st.error("This job failed.", icon=":material/error:")
     st.text(
         f"Stage: {line(row.stage)}\nKind: {line(row.kind)}\nMessage: {line(row.reason)}",
@@ -181,7 +181,7 @@ def _without_evidence(row: ResultRow | None, name: str) -> None:
             st.text("Its blocks, conditions and build are in the journal of the workspace that measured it, not here.")
 
 
-def _trust(row: ResultRow | None, job: JobEvidence, advice: Here) -> None:
+def _trust(row: ResultRow | None, job: JobEvidence, advice: CommandHints) -> None:
     st.subheader("How far it can be trusted", anchor=False)
     labels = tuple(
         dict.fromkeys((*(row.trust if row else ()), *(label for stored in job.blocks for label in stored.block.labels)))

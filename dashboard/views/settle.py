@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, links
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.markdown_escape import line, words
 from dashboard.ranked_place import Ranked
 from dashboard.rights import person, role
@@ -15,8 +15,8 @@ from dashboard.views.launch_form import KEPT
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.journal import Journal
 from sweeps.launching.record import kept_file
-from sweeps.launching.start import RETRY, SETTLE, again, text_of
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.start import RETRY, SETTLE, start_again, text_of
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.launching.text_check import check
 from sweeps.ranking.provisional import Settle
 from sweeps.ranking.values import DeviceRanking
@@ -35,7 +35,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
     sweep = ranked.place.sweep
     why = _why_not(root, ranked)
     if why:
-        st.code(here(Workspace(root), sweep).typed(device.settle_command), language=None)
+        st.code(command_hints(Workspace(root), sweep).typed(device.settle_command), language=None)
         if role() >= Role.LAUNCH:
             st.caption(f"There is no button for it: {words(why)}.")
         return
@@ -50,7 +50,7 @@ def show_provisional(root: Path, ranked: Ranked, way: Settle) -> None:
     """Draw the one next step for a place where nothing may win: a button that does it, or a link to the sweep file that
     has to change."""
     sweep = ranked.place.sweep
-    st.code(line(here(Workspace(root), sweep).typed(way.timed_text)), language=None, wrap_lines=True)
+    st.code(line(command_hints(Workspace(root), sweep).typed(way.timed_text)), language=None, wrap_lines=True)
     if role() < Role.LAUNCH:
         return
     if way.field:
@@ -71,7 +71,7 @@ def _start(root: Path, sweep: str, options: tuple[str, ...]) -> None:
     try:
         now = data.source(root)
         if now is not None:
-            again(Workspace.open(root), data.spec(now, sweep), options, person(), given().models)
+            start_again(Workspace.open(root), data.spec(now, sweep), options, person(), server_options().models)
     except EdgeSweepError as error:
         live.problem("It was not started.", error)
     else:
@@ -90,7 +90,7 @@ def _why_not(root: Path, ranked: Ranked) -> str:
     workspace = Workspace(root)
     if kept_file(workspace, sweep).is_file():
         return ""  # the start says what is wrong with the file
-    problems = check(workspace, text_of(workspace, data.spec(now, sweep)), given().models).problems
+    problems = check(workspace, text_of(workspace, data.spec(now, sweep)), server_options().models).problems
     return problems[0].message if problems else ""
 
 

@@ -18,7 +18,7 @@ def show(chart: Spec, table: pd.DataFrame, place: Place, winner: str) -> None:
         spec=chart, key=f"tradeoff-{place}", on_select="rerun", selection_mode="picked", theme="streamlit"
     )
     clicked = [str(point.get("job_key", "")) for point in event["selection"].get("picked", [])]
-    picked_key = clicked[0] if clicked else state.asked("job") or ""
+    picked_key = clicked[0] if clicked else state.url_value("job") or ""
     keys = list(table["job_key"])
     job_key = picked_key if picked_key in keys else winner if winner in keys else keys[0]
     if clicked and picked_key in keys:

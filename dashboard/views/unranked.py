@@ -20,7 +20,7 @@ from dashboard.words import plain_words
 from sweeps.errors import EdgeSweepError
 from sweeps.imported import Imported
 from sweeps.journal.result_place import Place
-from sweeps.launching.away_devices import gone_now
+from sweeps.launching.away_devices import away_now
 from sweeps.launching.driver import find
 from sweeps.quarantine import QuarantineBook
 from sweeps.report.explanations import Sort
@@ -107,7 +107,7 @@ def why_waiting(root: Path, now: Source, place: Place) -> str:
         kept_out = [QuarantineBook().quarantine(unit) for unit in units]
         if kept_out and all(kept_out) and kept_out[0] is not None:
             return f"the device is quarantined, so sweeps leave it alone: {kept_out[0].way_out}"
-    gone = gone_now(Workspace(root))
+    gone = away_now(Workspace(root))
     missed = [gone.text(name) for name in units.values() if name in gone.devices]
     if missed and len(missed) == len(units):
         return f"{missed[0][:1].lower()}{missed[0][1:]}; once it is back, edgesweep run measures them"

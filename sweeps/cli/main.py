@@ -12,7 +12,7 @@ from sweeps.cli.session import closing_terminal_ends
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
 from sweeps.failure_kinds import USAGE
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
@@ -246,7 +246,11 @@ def _print_usage_error(error: click.UsageError) -> None:
 def _typed(step: str, context: click.Context) -> str:
     """Return the next step with its commands completed by the workspace and the sweep file of the command that
     failed."""
-    return here(Workspace(context.meta[ROOT]), context.meta.get(SWEEP)).typed(step) if ROOT in context.meta else step
+    return (
+        command_hints(Workspace(context.meta[ROOT]), context.meta.get(SWEEP)).typed(step)
+        if ROOT in context.meta
+        else step
+    )
 
 
 @click.group(

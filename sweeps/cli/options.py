@@ -49,7 +49,8 @@ json_option = click.option(
     help="Print one JSON document on stdout; of an error: {error: {kind, message, next_step}}.",
 )
 DEVICE_NAMES = "as the sweep file names it, its id, or a part of its name"
-"""Forms of `--device` for commands that read results (`sweeps.operations.stored_results.meant`), for help texts."""
+"""Forms of `--device` for commands that read results (`sweeps.operations.stored_results.device_id_of`), for help texts.
+"""
 sweep_file_argument = click.argument("sweep_file", type=click.Path(path_type=Path))
 yes_option = click.option("--yes", is_flag=True, help="Allow more than 10,000 jobs.")
 executor_option = click.option(

@@ -89,13 +89,13 @@ def _device(name: str, root: Path, lab: "Callable[[], Lab] | None") -> tuple[str
     candidates += [(facts.device_id, facts.name) for facts in _planned(Workspace(root))]
     match = next((entry for entry in candidates if name in entry), None)
     if match is None and lab is not None:
-        match = one_of(name, lab())
+        match = device_of_lab(name, lab())
     if match is None:
         raise refused
     return match
 
 
-def one_of(name: str, lab: "Lab") -> tuple[str, str] | None:
+def device_of_lab(name: str, lab: "Lab") -> tuple[str, str] | None:
     """Return the id and the name of a lab's device with this name or id; `None` if there is none. Raises `DeviceError`
     if several match."""
     facts = [device for device in lab.select(name) if isinstance(device, DeviceFacts)]

@@ -8,7 +8,7 @@ import click
 
 from sweeps.cli.options import json_option, print_json
 from sweeps.errors import EdgeSweepError
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.spec import catalog
 from sweeps.text import plain
 from workers.native import android
@@ -83,7 +83,7 @@ def build(
             steps = "\n  and: ".join(lack.next_step for lack in missing)
             raise EdgeSweepError("; ".join(lack.message for lack in missing), steps)
         toolchain = android.ndk_toolchain(ndk, abi, recipe)
-        built = android.build(toolchain, abi, recipe, Path(folder) / "build", tell)
+        built = android.build(toolchain, abi, recipe, Path(folder) / "build", notify)
         placed = android.place(built, runners_folder(abi))
     if as_json:
         files = [str(file) for file in placed]

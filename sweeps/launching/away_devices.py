@@ -12,7 +12,7 @@ from sweeps.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class AwayDevices:
     """Devices that the driver of the current run, or else of the workspace's last run, reported as away. `runs`:
     whether that run goes on now."""
 
@@ -30,13 +30,13 @@ class Gone:
         return plain(" ".join(f"{since}: {device.away}".split()))
 
 
-NOBODY = Gone(False, MappingProxyType({}))
+NOBODY = AwayDevices(False, MappingProxyType({}))
 
 
-def gone_now(workspace: Workspace) -> Gone:
+def away_now(workspace: Workspace) -> AwayDevices:
     """Return the devices that the driver's live file reports as away; none if there is no file."""
     run = live_run(workspace)
     live = run or read_live(workspace.live)
     if live is None:
         return NOBODY
-    return Gone(run is not None, {device.name: device for device in live.gone})
+    return AwayDevices(run is not None, {device.name: device for device in live.away_devices})

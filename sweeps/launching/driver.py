@@ -10,7 +10,7 @@ from typing import Literal
 
 from sweeps.errors import WorkspaceError
 from sweeps.launching.live_report import Live, read_live
-from sweeps.launching.record import Ask, Launch, keep, last, lock_of
+from sweeps.launching.record import Launch, StartRequest, keep, last, lock_of
 from sweeps.locks import owner
 from sweeps.workspace import Workspace
 
@@ -31,7 +31,7 @@ class Driver:
     """Last start from the browser."""
     live: Live | None
     """Report of the last driver about its run, started from a terminal or the browser."""
-    asked: Ask | None
+    end_request: StartRequest | None
     """Last request to end, if it was sent to this driver, or to the last one."""
 
     @property
@@ -48,10 +48,10 @@ class Driver:
     def is_asked(self) -> bool:
         """Tell whether the running driver was asked to end, from the browser or by Ctrl-C in its terminal."""
         stopping = self.live is not None and self.live.pid == self.pid and self.live.stopping
-        return self.asked is not None or stopping
+        return self.end_request is not None or stopping
 
     @property
-    def told(self) -> Live | None:
+    def current_report(self) -> Live | None:
         """The report of the driver that runs, or ran last, about its run; `None` if there is none yet."""
         pid = self.pid if self.pid is not None or not self.launched or self.launch is None else self.launch.pid
         return self.live if self.live is not None and pid in (None, self.live.pid) else None
@@ -59,8 +59,8 @@ class Driver:
     @property
     def sweep(self) -> str:
         """The name of the sweep that runs, or ran last; empty if it is not known."""
-        if self.told is not None:
-            return self.told.sweep
+        if self.current_report is not None:
+            return self.current_report.sweep
         return self.launch.sweep if self.launched and self.launch is not None else ""
 
 
@@ -68,7 +68,7 @@ def find(workspace: Workspace) -> Driver:
     """Return the driver of a workspace. It takes about 0.3 ms."""
     pid = workspace.holder()
     state: State = "running"
-    launch, live, request = last(workspace, Launch), read_live(workspace.live), last(workspace, Ask)
+    launch, live, request = last(workspace, Launch), read_live(workspace.live), last(workspace, StartRequest)
     if pid is None and owner(lock_of(workspace)) is not None:
         pid = launch.pid if launch is not None else 0
         state = "ending" if live is not None and live.pid == pid and live.ended else "starting"
@@ -79,7 +79,7 @@ def find(workspace: Workspace) -> Driver:
         pid=pid,
         launch=launch,
         live=live,
-        asked=request if is_of else None,
+        end_request=request if is_of else None,
     )
 
 
@@ -91,7 +91,7 @@ def _begun_s(pid: int, launch: Launch | None, live: Live | None) -> float:
     return live.started_s if live is not None and live.pid == pid else 0.0
 
 
-def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
+def stop(workspace: Workspace, ask: StartRequest, at_once: bool = False) -> None:
     """Send the signal of Ctrl-C to the driver `ask.pid`: it ends after the running work. A second request, with
     `at_once`, ends the driver without finishing the running work. All accepted measurements are kept.
 
@@ -114,7 +114,7 @@ def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
             if not _is_driver(workspace, ask.pid):
                 raise no_driver
             if (before := find(workspace)).is_asked and not at_once:
-                requester = before.asked.by if before.asked is not None else "whoever started it"
+                requester = before.end_request.by if before.end_request is not None else "whoever started it"
                 raise WorkspaceError(
                     f"process {ask.pid} was asked to end by {requester} already, and does so after the running work",
                     "wait for it, or have it stopped at once",

@@ -95,7 +95,7 @@ class Live:
     next_step: str = ""
 
     @property
-    def gone(self) -> tuple[LiveDevice, ...]:
+    def away_devices(self) -> tuple[LiveDevice, ...]:
         """The devices that were away when the driver last looked for them."""
         return tuple(device for device in self.devices if device.away)
 

@@ -13,7 +13,7 @@ LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class AttachedDevice:
     """Device that answered."""
 
     name: str
@@ -43,7 +43,7 @@ class HostRow:
 
 def devices(
     workspace: Workspace, options: Sequence[str] = (), limit_s: float = LIMIT_S
-) -> tuple[tuple[Found, ...], tuple[str, ...]]:
+) -> tuple[tuple[AttachedDevice, ...], tuple[str, ...]]:
     """Return the devices that can measure, and for each other device one line that says why it cannot.
 
     `options`: command-line options that name a lab; with them, the devices are those of the lab's hosts instead of this
@@ -59,7 +59,9 @@ def devices(
     )
     try:
         usable = tuple(
-            Found(name=device["name"], device=device["device_class"], quarantined=device["quarantine"] is not None)
+            AttachedDevice(
+                name=device["name"], device=device["device_class"], quarantined=device["quarantine"] is not None
+            )
             for device in document["devices"]
         )
         refused = [

@@ -16,7 +16,7 @@ from sweeps.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class StartRequest:
     """Request of a person that a driver ends."""
 
     what: Literal["pause", "stop"]
@@ -44,8 +44,8 @@ class Launch:
     """Path of the file with the run's output."""
 
 
-RecordT = TypeVar("RecordT", Launch, Ask)
-_FILES: Mapping[type, str] = MappingProxyType({Launch: "started.json", Ask: "asked.json"})
+RecordT = TypeVar("RecordT", Launch, StartRequest)
+_FILES: Mapping[type, str] = MappingProxyType({Launch: "started.json", StartRequest: "asked.json"})
 
 
 def last(workspace: Workspace, kind: type[RecordT]) -> RecordT | None:
@@ -56,7 +56,7 @@ def last(workspace: Workspace, kind: type[RecordT]) -> RecordT | None:
         return None
 
 
-def keep(workspace: Workspace, record: Launch | Ask) -> None:
+def keep(workspace: Workspace, record: Launch | StartRequest) -> None:
     """Write a record in place of the last one of its class. Raises `OSError`."""
     workspace.launches.mkdir(parents=True, exist_ok=True)
     write_whole(workspace.launches / _FILES[type(record)], to_json(record))

@@ -97,7 +97,7 @@ def resume(workspace: Workspace, by: str, models: Sequence[Path] = ()) -> Launch
     return start(workspace, text, by, models, launch.options)
 
 
-def again(
+def start_again(
     workspace: Workspace, planned: SweepSpec, options: Sequence[str], by: str, models: Sequence[Path] = ()
 ) -> Launch:
     """Start a sweep again, with these options in addition to those of its last start.

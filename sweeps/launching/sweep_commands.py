@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweeps.command_hints import RUN, Here
+from sweeps.command_hints import RUN, CommandHints
 from sweeps.launching.live_report import Live, read_live
 from sweeps.launching.record import kept_file
 from sweeps.workspace import DEFAULT_ROOT, ROOT_VARIABLE, Workspace
@@ -16,7 +16,7 @@ DEMO = SPECS / "demo.yaml"
 """Sweep file of `edgesweep demo`."""
 
 
-def here(workspace: Workspace, sweep: str | None = None, file: Path | None = None) -> Here:
+def command_hints(workspace: Workspace, sweep: str | None = None, file: Path | None = None) -> CommandHints:
     """Return the commands of a sweep, for advice. `file`: the sweep file; by default the file of the workspace's last
     run, if that was of this sweep, or the file that was started from the browser. `sweep`: `None` if it is not known
     which sweep is meant."""
@@ -24,9 +24,9 @@ def here(workspace: Workspace, sweep: str | None = None, file: Path | None = Non
     where = "" if workspace.root == usual else f" --workspace {shlex.quote(_from_here(workspace.root))}"
     file = file or (_known_file(workspace, sweep) if sweep else None)
     if file is None:
-        return Here(RUN + where, where)
+        return CommandHints(RUN + where, where)
     is_demo = file.resolve() == DEMO
-    return Here((f"edgesweep {'demo' if is_demo else f'run {shlex.quote(_from_here(file))}'}") + where, where)
+    return CommandHints((f"edgesweep {'demo' if is_demo else f'run {shlex.quote(_from_here(file))}'}") + where, where)
 
 
 def running_now(workspace: Workspace) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from sweeps.command_hints import ANYWHERE
 from sweeps.launching.live_report import LiveFile
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.records import Failed
 from sweeps.report.progress import RunProgress
 from sweeps.text import shortened
@@ -55,7 +55,7 @@ def show(event: Event, progress: RunProgress, live: LiveFile | None = None, work
         case driver_events.Published(done, total):
             progress.step("Publishing to MLflow", done, total, "", unit="jobs")
         case _:
-            advice = ANYWHERE if workspace is None else here(workspace, live.live.sweep if live else None)
+            advice = ANYWHERE if workspace is None else command_hints(workspace, live.live.sweep if live else None)
             progress.note(advice.typed(in_words(event)))
     if live is not None:
         _keep(event, live)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from sweeps.errors import ClusterError
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.planning.plan import Plan
 from sweeps.workspace import Workspace
 from workers.executors.inline import InlineExecutor
@@ -43,7 +43,7 @@ def _ray(workspace: Workspace, device_ids: Sequence[str]) -> Executor:
     keep_to_this_machine()
     from workers.executors.ray import RayExecutor  # the import takes over a second, and inline does not need Ray
 
-    late = threading.Timer(LATE_S, tell, ["Ray is still starting; on a busy computer that may take minutes"])
+    late = threading.Timer(LATE_S, notify, ["Ray is still starting; on a busy computer that may take minutes"])
     late.daemon = True
     late.start()
     try:
@@ -51,7 +51,7 @@ def _ray(workspace: Workspace, device_ids: Sequence[str]) -> Executor:
     except ClusterError as error:
         if os.environ.get("RAY_ADDRESS"):
             raise
-        tell(f"{error.message}. Without it one variant is built after another, as with --executor inline")
+        notify(f"{error.message}. Without it one variant is built after another, as with --executor inline")
         return InlineExecutor(workspace.root)
     finally:
         late.cancel()

@@ -89,7 +89,7 @@ def _means(pattern: str, name: str) -> bool:
     return pattern == name or (pattern.endswith(":*") and name.startswith(pattern[:-1]))
 
 
-def gone(planned: Plan, journal: Journal, away: Collection[Away]) -> set[str]:
+def missed_devices(planned: Plan, journal: Journal, away: Collection[Away]) -> set[str]:
     """Return the ids of devices that went away with jobs pending. `away`: the run's events about absent devices and
     hosts."""
     waiting = [event for event in away if event.pending]

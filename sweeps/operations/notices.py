@@ -5,7 +5,7 @@ import sys
 from sweeps.text import plain
 
 
-def tell(message: str) -> None:
+def notify(message: str) -> None:
     """Write one message to stderr; in a notebook it appears below the cell."""
     sys.stderr.write(f"{plain(message)}\n")
     sys.stderr.flush()

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 from sweeps.errors import EdgeSweepError, WorkspaceError, in_one_line
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.uri import redact
@@ -62,7 +62,7 @@ def document(workspace: Workspace, sweep: str, state: State) -> dict[str, Any]:
     except EdgeSweepError:  # nothing was planned
         verdicts = []
     except Exception as error:  # noqa: BLE001  # a disk or a database: the end of the run is what counts
-        tell(f"on_end: the results cannot be read, and are left out: {in_one_line(error)}")
+        notify(f"on_end: the results cannot be read, and are left out: {in_one_line(error)}")
         verdicts = []
     places = [{name: verdict[name] for name in _PLACE} for verdict in verdicts]
     message = {"sweep": sweep, "state": state, "workspace": str(workspace.root), "places": places}
@@ -101,4 +101,4 @@ def _post(address: str, content: bytes) -> None:
 
 
 def _failed(channel: str, why: str) -> None:
-    tell(f"on_end: the {channel} failed: {why}. The results are kept.")
+    notify(f"on_end: the {channel} failed: {why}. The results are kept.")

@@ -8,7 +8,7 @@ from sweeps.launching.live_report import LiveFile
 from sweeps.report.progress import RunProgress
 from sweeps.spec.model_inputs import DataSpec, ModelSpec
 from sweeps.workspace import Workspace
-from workers.models.model_check import RUN_SILENT_S, Tried, together, try_evaluation, try_models
+from workers.models.model_check import RUN_SILENT_S, Trial, together, try_evaluation, try_models
 
 RUN_IMAGES_S = 2.0
 """Time limit for decoding images in the trial, in seconds. Images beyond it are only checked for a whole beginning and
@@ -59,6 +59,6 @@ def _tell(subject: str, progress: RunProgress, live: LiveFile) -> None:
     live.step(f"trying {subject}")
 
 
-def _as_error(problems: Sequence[Tried]) -> DataError:
+def _as_error(problems: Sequence[Trial]) -> DataError:
     first, *rest = problems
     return DataError(first.message + (f"; {len(rest)} more cannot be used" if rest else ""), first.next_step)

@@ -11,12 +11,12 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
 from sweeps.journal.salvage import check_whole
 from sweeps.launching.live_report import LiveFile
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.operations.device_noise import batch_spreads
 from sweeps.operations.event_output import show
 from sweeps.operations.executor_choice import open_executor
-from sweeps.operations.newcomers import Newcomers, gone
-from sweeps.operations.notices import tell
+from sweeps.operations.newcomers import Newcomers, missed_devices
+from sweeps.operations.notices import notify
 from sweeps.operations.on_end import told_at_the_end
 from sweeps.operations.precheck import unusable
 from sweeps.operations.remeasure import disqualified_jobs, tied_jobs
@@ -112,7 +112,7 @@ def rank_and_attach(workspace: Workspace, sweep: str) -> Ranking:
     try:
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach_ranking(sweep, ranking_document(ranked))
     except StoreError as error:
-        tell(f"MLflow did not accept the ranking: {error.message}")
+        notify(f"MLflow did not accept the ranking: {error.message}")
     return ranked
 
 
@@ -147,18 +147,22 @@ def _run(
             drive = _Drive(roots, workspace, journal, executor, live, lab, watch)
             away: dict[str, Away] = {}
             interrupted = not complete and drive.shared(sharing, away)
-            while not interrupted and (names := newcomers.joining(whole.devices, gone(whole, journal, away.values()))):
+            while not interrupted and (
+                names := newcomers.joining(whole.devices, missed_devices(whole, journal, away.values()))
+            ):
                 try:
                     new_plan = make_plan(spec, roots, workspace, lab)
                 except EdgeSweepError as error:
-                    tell(f"{', '.join(names)} came, and cannot be planned: {error.one_line}")
+                    notify(f"{', '.join(names)} came, and cannot be planned: {error.one_line}")
                     break
                 if not {facts.name for facts in new_plan.devices} & set(names):
                     continue
                 if new_plan.identities != whole.identities:
-                    tell(f"{', '.join(names)} came, but models, data or versions are others now: run again to measure")
+                    notify(
+                        f"{', '.join(names)} came, but models, data or versions are others now: run again to measure"
+                    )
                     break
-                tell(f"{', '.join(names)} came: measured now")
+                notify(f"{', '.join(names)} came: measured now")
                 whole, sharing, complete = new_plan, Sharing(new_plan, journal), False
                 with journal.transaction():
                     sharing.advance(wait=True)
@@ -171,18 +175,18 @@ def _run(
                     outbox.publish()
             late: dict[str, Away] = {}
             if retry_failed and not interrupted and (untrusted := disqualified_jobs(journal, planned)):
-                tell(f"{len(untrusted)} with a disqualifying label: measured again")
+                notify(f"{len(untrusted)} with a disqualifying label: measured again")
                 interrupted = drive.run(planned, late, with_links(planned, untrusted))
             if settle and not interrupted:
                 more = dict.fromkeys(tied_jobs(results_of(workspace, spec.name)), settle)
-                tell(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied")
+                notify(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied")
                 interrupted = bool(more) and drive.run(planned, late, with_links(planned, more))
             pending = sum(journal.outcomes.ending(planned_job(planned, job)) is None for job in planned.jobs)
             lag = read_lag(workspace, journal, spec.name)
         if interrupted:
             live.end("stopped")
     if lag is not None and lag.jobs:
-        tell(here(workspace).typed(f"{lag.text}: the next run sends them, or edgesweep journal publish"))
+        notify(command_hints(workspace).typed(f"{lag.text}: the next run sends them, or edgesweep journal publish"))
     if interrupted:
         stopped = "Stopped. Nothing is lost: run the same command again to continue."
         return RunEnd(interrupted=True, still_to_do=(stopped,))
@@ -195,22 +199,22 @@ def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: Artifac
     endings = [journal.outcomes.ending(planned_job(planned, job)) for job in planned.jobs]
     failed = [ended.kind for ended in endings if isinstance(ended, Failed)]
     measured = sum(isinstance(ended, Complete) for ended in endings)
-    tell(
+    notify(
         f"{planned.sweep.name}: {len(planned.jobs)} jobs, {measured} done before, "
         + (f"{len(failed)} failed before ({another_try(failed)}), " if failed else "")
         + f"{len(planned.skipped)} skipped"
     )
     if planned.budget_reason:
-        tell(budget_text(planned))
+        notify(budget_text(planned))
     for line in sharing.lines():
-        tell(line)
+        notify(line)
     complete = len(failed) + measured == len(endings) and all(
         artifacts.look(job.build_key)
         for job, ended in zip(planned.jobs, endings, strict=True)
         if isinstance(ended, Complete)
     )
     for line in () if complete else outlook_here(planned):
-        tell(line)
+        notify(line)
     return complete
 
 
@@ -247,7 +251,7 @@ class _Drive:
         while not interrupted and sharing.advance(wait=False):
             self.journal.save_plan(sharing.plan)
             for line in sharing.lines():
-                tell(line)
+                notify(line)
             interrupted = self.run(sharing.plan, away)
         return interrupted
 
@@ -262,7 +266,7 @@ class _Drive:
         spec, journal = planned.sweep, self.journal
         spreads = batch_spreads(planned, self.workspace)
         for line in () if more else race_lines(planned, spreads, programs_of(planned, journal.artifacts.latest)):
-            tell(line)
+            notify(line)
         pending = {job.model for job in planned.jobs if journal.outcomes.ending(planned_job(planned, job)) is None}
         with (
             publisher,

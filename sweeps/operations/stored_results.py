@@ -12,9 +12,9 @@ from sweeps.errors import NoResultsError, StoreError, did_you_mean
 from sweeps.journal.journal import Journal
 from sweeps.journal.remaining_jobs import JOBS_UNKNOWN, waiting
 from sweeps.json_records import from_json
-from sweeps.launching.away_devices import gone_now
+from sweeps.launching.away_devices import away_now
 from sweeps.launching.sweep_commands import running_now, runs_now
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec import catalog, lab_names
 from sweeps.store.client import FIRST_STEP
@@ -67,7 +67,7 @@ def open_results(workspace: Workspace, sweep: str | None) -> Iterator[StoredSwee
             yield StoredSweep(name=sweep_name(own, sweep), files=own_files(workspace), journal=own)
             return
         files = copied_files(workspace, each=_notice_of_reading())
-        tell(f"Results: {files.text}.")
+        notify(f"Results: {files.text}.")
         copy = stack.enter_context(Journal.open(files.journal, read_only=True))
         name = sweep or copy.sweeps.latest()
         published = copy.plans.current_ids()
@@ -112,7 +112,7 @@ def still_open(workspace: Workspace, stored: StoredSweep) -> Iterator[str]:
     yield from running_now(workspace)
     if not runs_now(workspace, stored.name):
         yield from waiting(stored.plans, stored.name)
-    away = gone_now(workspace)
+    away = away_now(workspace)
     for facts in stored.plans.plans.devices(stored.name) if away.devices else ():
         if facts.name in away.devices:
             yield f"{facts.name}: {away.text(facts.name)}"
@@ -126,7 +126,7 @@ def names_of(journal: Journal, sweep: str) -> dict[str, str]:
     return {facts.device_id: facts.name for facts in devices if counts[facts.name] == 1}
 
 
-def meant(device: str | None, names: Mapping[str, str]) -> str | None:
+def device_id_of(device: str | None, names: Mapping[str, str]) -> str | None:
     """Resolve `--device` for results: return the id of the device with this name in the sweep file (`names_of`),
     otherwise the text itself, which is an id or a part of a device's name (`sweeps.results.devices_called`)."""
     return next((device_id for device_id, name in names.items() if name == device), device)
@@ -154,7 +154,7 @@ def _notice_of_reading() -> Callable[[int], None]:
         nonlocal count
         count += results
         if results >= 1_000:
-            tell(f"Copying results of MLflow: {count:,} read")
+            notify(f"Copying results of MLflow: {count:,} read")
 
     return each
 

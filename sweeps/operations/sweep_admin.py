@@ -17,9 +17,9 @@ from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.sweep_table import Labels
 from sweeps.launching.started_sweep import remove_kept, rename_kept
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.metrics import METRICS
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec.fields import Name
 from sweeps.store.beside import write_labels
@@ -148,12 +148,12 @@ def rename(
                 try:
                     rename_kept(workspace, before, name)
                 except OSError as error:
-                    tell(f"its sweep file that was started from the browser keeps the old name: {error}")
+                    notify(f"its sweep file that was started from the browser keeps the old name: {error}")
         _publish(workspace, name, each)
 
 
 def _publish(workspace: Workspace, name: str, each: Callable[[int, int], object]) -> None:
-    later = here(workspace).typed("edgesweep journal publish, or its next run, sends what is missing")
+    later = command_hints(workspace).typed("edgesweep journal publish, or its next run, sends what is missing")
     with open_journal(workspace, read_only=False) as journal:
         try:
             with Outbox.of(workspace, journal, name) as outbox:
@@ -166,9 +166,9 @@ def _publish(workspace: Workspace, name: str, each: Callable[[int, int], object]
 
                 outbox.publish(add_published)
         except StoreError as error:
-            tell(f"It has its new name here, but not in MLflow: {error.one_line}. {later}")
+            notify(f"It has its new name here, but not in MLflow: {error.one_line}. {later}")
         except KeyboardInterrupt:
-            tell(f"It has its new name here, but not in MLflow: {later}")
+            notify(f"It has its new name here, but not in MLflow: {later}")
             raise
 
 
@@ -200,7 +200,7 @@ def label(
     try:
         write_labels(workspace, name, now)
     except StoreError as error:
-        tell(f"It is kept here; the next publication sends it to MLflow: {error.one_line}")
+        notify(f"It is kept here; the next publication sends it to MLflow: {error.one_line}")
     return now
 
 

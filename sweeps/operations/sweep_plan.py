@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.journal import Journal
 from sweeps.journal.noise_blocks import known_noise
-from sweeps.operations.device_noise import known
-from sweeps.operations.notices import tell
+from sweeps.operations.device_noise import read_per_device
+from sweeps.operations.notices import notify
 from sweeps.planning.budget import keep_budget
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import check_size
@@ -51,16 +51,16 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
             if spec.name in {info.name for info in journal.sweeps.all()}:
                 before, last = journal.plans.devices(spec.name), journal.plans.protocol(spec.name)
                 spec, kept_reason = keep_budget(spec, last)
-    planned = plan_sweep(spec, workspace.root, roots, before, tell, lab.select if lab is not None else None)
+    planned = plan_sweep(spec, workspace.root, roots, before, notify, lab.select if lab is not None else None)
     planned = replace(planned, budget_reason=kept_reason or planned.budget_reason)
-    noise, errors = known(planned, workspace, known_noise)
+    noise, errors = read_per_device(planned, workspace, known_noise)
     for error in errors:
-        tell(error.one_line)  # the plan does not need that noise
+        notify(error.one_line)  # the plan does not need that noise
     own = planned.protocol
     rounds = rounds_by_device(spec.protocol, own, noise, _had(planned, last, before))
     names = {facts.device_id: facts.name for facts in planned.devices}
     for device_id, needed in rounds:
-        tell(f"{names[device_id]}: {needed} rounds, not {own.rounds}: edgesweep noise found that it needs more")
+        notify(f"{names[device_id]}: {needed} rounds, not {own.rounds}: edgesweep noise found that it needs more")
     return replace(planned, rounds_on=rounds)
 
 

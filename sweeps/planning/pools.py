@@ -77,13 +77,13 @@ def assigned(
 
 
 def shared_plan(
-    plan: Plan, pools: Collection[Pool], links: Mapping[str, str], places: Mapping[str, str], apart: Collection[str]
+    plan: Plan, pools: Collection[Pool], links: Mapping[str, str], places: Mapping[str, str], removed: Collection[str]
 ) -> Plan:
     """Return the plan with only the jobs that units are to measure: the anchor of each pool on every unit, and each
     other variant on its assigned unit.
 
     `links`: the keys of the anchor's jobs, by unit and model (see `place_of`). `places`: the assigned device ids, by
-    the variants' keys in the pool. `apart`: the keys of the anchors' jobs on units that have left their pool; these
+    the variants' keys in the pool. `removed`: the keys of the anchors' jobs on units that have left their pool; these
     units measure nothing.
     """
     keys = {job.key: key for pool in pools for key, jobs in pool.variants.items() for job in jobs.values()}
@@ -93,7 +93,7 @@ def shared_plan(
             planned.append(job)
             continue
         link = links[place_of(job)]
-        if link not in apart and (job.key == link or places.get(keys[job.key]) == job.device_id):
+        if link not in removed and (job.key == link or places.get(keys[job.key]) == job.device_id):
             planned.append(replace(job, link=link))
     return replace(plan, jobs=tuple(planned))
 

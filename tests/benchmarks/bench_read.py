@@ -30,7 +30,7 @@ from report import Figure, at_most, finish
 from dashboard import data, fleet_data
 from dashboard.views.fleet import MODELS, PHONES
 from sweeps.journal.journal import Journal
-from sweeps.journal.next_step_hints import told_by
+from sweeps.journal.next_step_hints import hints_of
 from sweeps.journal.result_place import Place
 from sweeps.ranking.rank import rank_rows
 from sweeps.store.verdicts import overview
@@ -69,7 +69,7 @@ def page(workspace: Workspace) -> None:
         journal.results.watermark()
         place = Place(SWEEP, "phone-0001", "net1")
         spec, rows = journal.plans.spec(SWEEP), journal.results.rows(SWEEP, place)
-        [entry] = rank_rows(rows, spec.objective, SWEEP, told=told_by(spec)).devices
+        [entry] = rank_rows(rows, spec.objective, SWEEP, hints=hints_of(spec)).devices
     assert len(entry.ranking) == VARIANTS
 
 

@@ -17,7 +17,7 @@ from dashboard import rights
 from dashboard.views.attention import doing_now
 from sweeps.journal.journal import Journal
 from sweeps.launching.live_report import Live, LiveDevice, LiveFile
-from sweeps.launching.record import Ask, Launch, keep
+from sweeps.launching.record import Launch, StartRequest, keep
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Job
 from sweeps.store import verdicts
@@ -80,7 +80,7 @@ def test_a_run_that_failed_needs_attention_and_a_paused_one_is_called_paused(pag
     assert "Nothing: no job failed" not in text_of(shown)
     assert (state(shown, "phones"), state(shown, "other")) == (f"failed, {left}", "finished")
     with LiveFile(workspace.live, "phones") as live:
-        keep(workspace, Ask(what="pause", by="ann", at_s=time.time() + 600, pid=os.getpid()))
+        keep(workspace, StartRequest(what="pause", by="ann", at_s=time.time() + 600, pid=os.getpid()))
         live.end("stopped")
     shown = page(workspace.root, "fleet")
     assert state(shown, "phones") == f"paused, {left}"

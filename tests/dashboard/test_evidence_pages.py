@@ -22,7 +22,7 @@ from sweeps.quarantine import QuarantineBook
 from sweeps.records import Job
 from sweeps.store.client import connect
 from sweeps.store.run_content import JOB_KEY
-from sweeps.stored_profiles import KeptOperator, KeptProfile, keep, keep_trace
+from sweeps.stored_profiles import StoredOperator, StoredProfile, store, store_trace
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import EVIL
 from tests.fresh_mlflow import fresh_mlflow
@@ -97,16 +97,16 @@ def test_a_result_shows_where_its_time_goes_or_the_command_that_tells(
     assert "This build was not profiled on this device yet." in text
     assert f"edgesweep profile '{job.name}' --device adb:1 --sweep before --workspace {root}" in text
     operators = [
-        KeptOperator(name=name, where=where, calls_per_iteration=1, self_us_per_iteration=us, percent=us)
+        StoredOperator(name=name, where=where, calls_per_iteration=1, self_us_per_iteration=us, percent=us)
         for name, where, us in ((evil, "XnnpackBackend", 60.0), ("add", "", 39.99), ("view", "", 0.01))
     ]
-    profile = KeptProfile(
+    profile = StoredProfile(
         **{"job": job.name, "build_key": job.build_key, "device": "adb:1", "device_id": "phone-1"},
         **{"threads": 1, "cpus": "all", "reuse_input": True, "runner": evil, "runtime": "x", "iterations": 20},
         **{"profiled_iteration_p50_us": 100.0, "operators": tuple(operators), "suffix": "trace.json"},
     )
-    keep_trace(workspace, profile, {"traceEvents": []})
-    keep(workspace, profile.model_copy(update={"capture": "simpleperf", "suffix": "simpleperf.data", "operators": ()}))
+    store_trace(workspace, profile, {"traceEvents": []})
+    store(workspace, profile.model_copy(update={"capture": "simpleperf", "suffix": "simpleperf.data", "operators": ()}))
     page = shown(root, "result", **parameters)
     text = text_of(page)
     table = next(frame.value for frame in page.dataframe if "Operator" in frame.value)

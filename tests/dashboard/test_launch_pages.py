@@ -22,7 +22,7 @@ from dashboard.views import live
 from sweeps.journal.journal import Journal
 from sweeps.launching.driver import Driver
 from sweeps.launching.live_report import Live, LiveDevice, LiveFile
-from sweeps.launching.record import Ask, Launch, keep, last
+from sweeps.launching.record import Launch, StartRequest, keep, last
 from sweeps.launching.text_check import check
 from sweeps.records import Conditions, Lack
 from sweeps.workspace import Workspace
@@ -122,7 +122,7 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         assert "phones · Stopping after the running work" in shown.subheader[0].value
         assert labels(shown) == {"Stop at once": True}
 
-        keep(workspace, Ask(what="pause", by=evil, at_s=time.time() + 600, pid=os.getpid()))
+        keep(workspace, StartRequest(what="pause", by=evil, at_s=time.time() + 600, pid=os.getpid()))
         shown = opened("live", tmp_path)
         assert "Pausing after the running work" in shown.subheader[0].value
         assert labels(shown) == {"Stop at once": True}
@@ -182,7 +182,9 @@ def test_a_device_on_which_nothing_runs_says_why() -> None:
     state = Live(sweep="phones", pid=1, started_s=0.0, builds_done=3, builds_total=10)
 
     def text_of(builds_done: int, **about: Any) -> str:
-        driver = Driver(state="running", pid=1, launch=None, live=replace(state, builds_done=builds_done), asked=None)
+        driver = Driver(
+            state="running", pid=1, launch=None, live=replace(state, builds_done=builds_done), end_request=None
+        )
         now = Running(driver)
         return live._doing(LiveDevice(name="adb:1", **about), now)
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from dashboard import web_server
-from dashboard.arguments import Options, given
+from dashboard.arguments import Options, server_options
 from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError
 from tests.free_port import free_port
@@ -34,11 +34,11 @@ def test_the_lab_that_the_operator_names_is_known_to_the_server(
     assert lab.lab_options == ("--lab", "10.0.0.1:6379", "--token-file", str(tmp_path / "token"))
     assert Options(tmp_path).lab_options == ()
     monkeypatch.setattr(sys, "argv", ["app.py", *lab.arguments()])
-    assert given() == lab
+    assert server_options() == lab
     monkeypatch.setenv("EDGESWEEP_LAB", "10.0.0.2:6379")
-    assert given() == lab
+    assert server_options() == lab
     monkeypatch.setattr(sys, "argv", ["app.py"])
-    assert given().lab == "10.0.0.2:6379"
+    assert server_options().lab == "10.0.0.2:6379"
 
 
 def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

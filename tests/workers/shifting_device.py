@@ -29,7 +29,7 @@ from sweeps.spec.sweep import SweepSpec
 from tests.builders import identities_of
 from tests.sweeps.conftest import EVALUATION_ID, Records
 from workers.devices.interface import Sensors
-from workers.driver.builds import Field
+from workers.driver.builds import PendingBuilds
 from workers.driver.context import RunContext
 from workers.driver.device_run import DeviceRun
 from workers.driver.driver_events import Event
@@ -37,7 +37,7 @@ from workers.driver.health import Health
 from workers.driver.ladder import AWAY_WAIT
 from workers.driver.plan_outcomes import Outcomes
 from workers.driver.schedule import Schedule
-from workers.driver.scheduler import side_by_side
+from workers.driver.scheduler import run_tasks
 from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.timed_block import BlockRequest, ReadyRequest
@@ -171,9 +171,9 @@ class ShiftingSweep:
             schedule=Schedule(),
         )
         pending = outcomes.pending(self.jobs)
-        field_ = Field({}, frozenset())
+        field_ = PendingBuilds({}, frozenset())
         run = DeviceRun(device, facts, pending, context, field_, lambda job: outcomes.of(job) is None)
-        return list(side_by_side([run.run()]))
+        return list(run_tasks([run.run()]))
 
     def ranked(self, journal: Journal) -> DeviceRanking:
         [entry] = rank_rows(journal.results.rows(_SWEEP), self.plan.sweep.objective, _SWEEP).devices

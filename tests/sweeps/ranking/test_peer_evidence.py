@@ -174,7 +174,7 @@ def test_the_parts_of_a_ratio_are_those_of_the_analysis_of_variance():
     assert [peer.own for peer in evidence] == pytest.approx(
         [total - np.median(np.delete(totals, place)) for place, total in enumerate(totals)]
     )
-    (spread,) = {peer.seen for peer in evidence}
+    (spread,) = {peer.shared for peer in evidence}
     assert spread.variance == pytest.approx(sum(each.mean(axis=0).var(ddof=1) for each in means) / 2)
     assert spread.degrees == 2
     # All spreads are one, so each build has the variance of all, as the mean of squares has it.
@@ -200,7 +200,7 @@ def test_the_interval_of_the_shared_part_is_the_wider_of_the_two():
         (Spread(0.03**2, 7), Spread(0.001**2, 4), 0.03**2, 7),
         (Spread(0.03**2, 7), Spread(0.06**2, 4), 0.06**2, 4),
     ):
-        peer = Peer(**usual, sessions=(3, 3), device=device, seen=spread)
+        peer = Peer(**usual, sessions=(3, 3), device=device, shared=spread)
         half = t.ppf(0.975, degrees) * math.sqrt(variance * 2 / 3)
         assert peer.ratio().high == pytest.approx(math.exp(half))
         assert peer.after(12).ratio().high < math.exp(half / 2)

@@ -19,9 +19,9 @@ import numpy as np
 from sweeps.records import Job
 from sweeps.variant import Variant
 from tests.builders import job_of
-from workers.driver.builds import Field, RunBuilds
+from workers.driver.builds import PendingBuilds, RunBuilds
 from workers.driver.schedule import Schedule
-from workers.driver.scheduler import Answered, Ask, Steps, answer, side_by_side
+from workers.driver.scheduler import Answered, Call, Task, answer, run_tasks
 from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import BuildRequest, Builds, Stop
 
@@ -71,7 +71,7 @@ class VirtualHands:
     _ended: list[tuple[float, int, Answered]] = field(default_factory=list)
     _count: int = 0
 
-    def start(self, run: Steps[None], ask: Ask) -> None:
+    def start(self, run: Task[None], ask: Call) -> None:
         self.spent_s = 0.0
         answered = answer(run, ask)
         self._count += 1
@@ -81,11 +81,11 @@ class VirtualHands:
         self.now_s, _, answered = heapq.heappop(self._ended)
         return answered
 
-    def spend(self, seconds: float) -> Ask:
+    def spend(self, seconds: float) -> Call:
         def call() -> None:
             self.spent_s = seconds
 
-        return Ask(call)
+        return Call(call)
 
 
 class VirtualBuilders:
@@ -218,17 +218,22 @@ def makespan_s(trace: Trace) -> float:
     runs += [
         _device(trace, device, builds.field(jobs[device.name]), schedule, hands, ended_s) for device in trace.devices
     ]
-    for _ in side_by_side(runs, hands):
+    for _ in run_tasks(runs, hands):
         pass
     return max(ended_s[device.name] for device in trace.devices if device.dies_s == math.inf)
 
 
 def _device(
-    trace: Trace, device: Device, its_field: Field, schedule: Schedule, hands: VirtualHands, ended_s: dict[str, float]
-) -> Steps[None]:
+    trace: Trace,
+    device: Device,
+    its_field: PendingBuilds,
+    schedule: Schedule,
+    hands: VirtualHands,
+    ended_s: dict[str, float],
+) -> Task[None]:
     """The device takes its turns as `workers.driver.device_run.DeviceRun` does."""
 
-    def work(key: str, kind: Any, seconds: float) -> Steps[bool]:
+    def work(key: str, kind: Any, seconds: float) -> Task[bool]:
         """Work, and tell whether the device lived."""
         yield hands.spend(max(0.0, min(seconds, device.dies_s - hands.now_s)))
         if hands.now_s >= device.dies_s:
@@ -236,7 +241,7 @@ def _device(
         schedule.done(device.name, key, kind, seconds)
         return True
 
-    def everything() -> Steps[None]:
+    def everything() -> Task[None]:
         left = dict(device.evaluations_s)
         while trace.races and its_field.missing:
             ready = [key for key in left if key not in its_field.missing]

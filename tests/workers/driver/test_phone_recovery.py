@@ -103,7 +103,7 @@ def test_the_server_is_restarted_and_knows_its_phones_of_the_network_again(pair:
     serials = {phone.serial for phone in before.devices()}
     assert {phone.serial for phone in pair} <= serials
     phone_recovery.climb(name_of(pair[0]), "restart_adb")
-    assert before.gone()
+    assert before.has_ended()
     assert {phone.serial for phone in pair} <= {
         phone.serial for phone in AdbHost(port).devices() if phone.state == "device"
     }
@@ -127,14 +127,14 @@ def test_the_server_is_not_restarted_while_another_phone_is_measured(pair: Pair,
         with pytest.raises(DeviceError) as caught:
             phone_recovery.climb(name_of(first), "restart_adb")
         assert caught.value.kind == "adb_in_use"
-        assert not host.gone()
+        assert not host.has_ended()
     finally:
         if elsewhere:
             other.communicate(timeout=30)
         else:
             device.release()
     phone_recovery.climb(name_of(first), "restart_adb")
-    assert host.gone()
+    assert host.has_ended()
 
 
 class Tunnel:
@@ -182,7 +182,7 @@ def test_a_server_that_runs_elsewhere_is_not_restarted(pair: Pair, port: int, mo
     finally:
         tunnel.close()
     assert caught.value.kind == "adb_in_use"
-    assert not host.gone()
+    assert not host.has_ended()
 
 
 def test_a_phone_restarts_and_answers_with_another_boot_id(pair: Pair) -> None:

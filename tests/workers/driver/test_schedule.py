@@ -89,7 +89,7 @@ def test_what_no_device_waits_for_comes_last_or_is_not_built() -> None:
     assert order(schedule, "one", "both", "other", "local") == ["both", "other", "local"]
     schedule.want("one")
     assert schedule.rank("one") is not None, "another one needs it, too"
-    schedule.gone("one")
+    schedule.drop("one")
     assert schedule.rank("one") is None
 
 

@@ -19,7 +19,7 @@ from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Rung, Sensors
 from workers.devices.local import LocalDevice
-from workers.driver.scheduler import Ask, Steps, side_by_side
+from workers.driver.scheduler import Call, Task, run_tasks
 from workers.executors.lane import Lane
 from workers.measure.attach import Attached, attach
 from workers.measure.device_files import Evaluation
@@ -172,9 +172,9 @@ def test_a_phone_that_this_host_has_no_room_for_is_let_go(tmp_path: Path, monkey
 def test_what_ends_a_device_s_thread_is_thrown_where_it_was_asked_for(count: int, end: Callable[[], object]) -> None:
     thrown: list[BaseException] = []
 
-    def asking(call: Callable[[], object]) -> Steps[None]:
+    def asking(call: Callable[[], object]) -> Task[None]:
         try:
-            yield Ask(call)
+            yield Call(call)
         except BaseException as error:
             thrown.append(error)
             raise
@@ -184,7 +184,7 @@ def test_what_ends_a_device_s_thread_is_thrown_where_it_was_asked_for(count: int
 
     def drive() -> None:
         try:
-            list(side_by_side(runs))
+            list(run_tasks(runs))
         except BaseException as error:  # noqa: BLE001  # looked at below
             ended.append(error)
 

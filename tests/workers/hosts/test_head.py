@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sweeps.errors import DeviceError
-from workers.hosts.head import Found, Head
+from workers.hosts.head import Head, NamedHost
 
 LANES = 12
 
@@ -22,7 +22,7 @@ def test_those_who_wait_for_a_silent_head_share_the_failure_and_the_next_asks_an
             changed.notify_all()
         return now_s
 
-    def find() -> list[Found]:
+    def find() -> list[NamedHost]:
         nonlocal now_s, questions
         questions += 1
         if away:

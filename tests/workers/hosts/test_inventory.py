@@ -194,7 +194,7 @@ def test_a_device_that_does_not_say_what_it_is_holds_up_only_those_after_it(cabl
         calls.append(Thread(target=call))
         calls[-1].start()
 
-    inventory = Inventory(cable.listed, look, lambda: cable.now_s, apart=call_runner)
+    inventory = Inventory(cable.listed, look, lambda: cable.now_s, spawn=call_runner)
     inventory.refresh()
     assert look_began.wait(60)
     cable.names = ["adb:one", "adb:two"]

@@ -119,7 +119,7 @@ class Stubborn(FaultyDevice):
 
 def test_a_mode_that_is_not_wanted_is_left_alone(tmp_path: Path) -> None:
     phone = Stubborn(tmp_path)
-    with FixedPerformance(phone, ID, tmp_path, wanted=False) as fixed:
+    with FixedPerformance(phone, ID, tmp_path, requested=False) as fixed:
         assert fixed.on is None
     assert phone.requests == []
 
@@ -127,7 +127,7 @@ def test_a_mode_that_is_not_wanted_is_left_alone(tmp_path: Path) -> None:
 def test_a_mode_that_is_not_wanted_but_was_left_on_is_ended(tmp_path: Path) -> None:
     left_on(tmp_path)
     phone = Stubborn(tmp_path)
-    with FixedPerformance(phone, ID, tmp_path, wanted=False) as fixed:
+    with FixedPerformance(phone, ID, tmp_path, requested=False) as fixed:
         assert fixed.on is None
         assert not is_on(tmp_path)
         assert markers(tmp_path) == []

@@ -15,7 +15,7 @@ from sweeps.workspace import Workspace
 from tests.workers.models.mnist import mnist
 from tests.workers.tiny_model import SOURCE
 from workers.models.data_sources import files_in
-from workers.models.model_check import Tried, try_all, try_evaluation, try_models
+from workers.models.model_check import Trial, try_all, try_evaluation, try_models
 from workers.models.model_code import construct
 
 NETS = SOURCE.decode() + "\n\ndef broken():\n    raise RuntimeError('no such layer')\n"
@@ -35,25 +35,25 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def checks_of(home: Path, function: str = "make", seconds: float = 60.0) -> list[Tried]:
+def checks_of(home: Path, function: str = "make", seconds: float = 60.0) -> list[Trial]:
     folder = FolderData(source="folder", path=home / "photos")
     model = ModelSpec(source=f"nets:{function}", weights=str(home / "net.pt"), input_shape=(1, 3, 16, 16))
     data = DataSpec(calibration=folder, evaluation=folder)
     return usable(try_all([model], data, (home,), Workspace(home / "workspace"), seconds))
 
 
-def usable(checks: Iterable[Tried]) -> list[Tried]:
+def usable(checks: Iterable[Trial]) -> list[Trial]:
     """Without what is said of the original's accuracy."""
     return [check for check in checks if not check.code]
 
 
-def tried_on(home: Path, evaluation: DigitsData | TorchvisionData) -> list[Tried]:
+def tried_on(home: Path, evaluation: DigitsData | TorchvisionData) -> list[Trial]:
     model = ModelSpec(source="nets:make", weights=str(home / "net.pt"), input_shape=(1, 3, 16, 16))
     data = DataSpec(calibration=SyntheticData(source="synthetic"), evaluation=evaluation)
     return list(try_all([model], data, (home,), Workspace(home / "workspace"), 0.0))
 
 
-def problems(checks: list[Tried]) -> str:
+def problems(checks: list[Trial]) -> str:
     return "\n".join(check.text for check in checks if check.problem)
 
 

@@ -13,7 +13,7 @@ from sweeps.workspace import Workspace
 from tests.brightness import checkpoints, pictures
 from workers.models import prepare as models
 from workers.models.images import prepared as as_input
-from workers.models.model_check import Tried, try_all
+from workers.models.model_check import Trial, try_all
 from workers.models.prepare import prepare
 from workers.models.sample_answers import sampled
 
@@ -34,7 +34,7 @@ def checks_of(
     normalized: tuple[tuple[float, ...], tuple[float, ...]] = HALF,
     function: str = "make",
     **arguments: int,
-) -> list[Tried]:
+) -> list[Trial]:
     """List the lines on the original, and the problems."""
     mean, std = normalized
     source = FolderData(source="folder", path=home / folder, mean=mean, std=std, crop=False)
@@ -150,7 +150,7 @@ WHOLE = {"labels": [0, 1], "given": [1, 1], "outputs": 3, "classes": [], "low": 
 def test_answers_that_user_code_made_up_are_refused(answers: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError, OverflowError)):
         sampled(answers)
-    assert sampled(WHOLE | {"better_percent": None}).answers.given == [1, 1]
+    assert sampled(WHOLE | {"better_percent": None}).answers.predicted == [1, 1]
 
 
 def test_the_usual_normalizations_are_those_of_prepared_images() -> None:

@@ -9,7 +9,7 @@ import pytest
 from sweeps.errors import RunnerError
 from sweeps.report.profile import operators_table
 from workers.devices.interface import Completed, Device
-from workers.measure.processes import told
+from workers.measure.processes import output_of
 from workers.runtimes import operator_profile
 from workers.runtimes.onnxruntime.runtime import OnnxRuntime
 
@@ -128,5 +128,5 @@ class Crashing:
 
 def test_a_profiler_that_dies_tells_how_and_not_that_its_profile_has_no_end() -> None:
     with pytest.raises(RunnerError) as caught:
-        told(cast(Device, Crashing()), ["profiler"], operator_profile.parse, 1.0)
+        output_of(cast(Device, Crashing()), ["profiler"], operator_profile.parse, 1.0)
     assert (caught.value.kind, "exit code -11" in caught.value.message) == ("crashed", True)

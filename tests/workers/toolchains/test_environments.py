@@ -77,7 +77,7 @@ def test_what_is_not_there_is_named_with_the_command_and_its_size(cache: Path) -
     with pytest.raises(EdgeSweepError, match=f"{RELEASE} is not on this machine") as caught:
         environments.check(RELEASE)
     assert caught.value.next_step == f"edgesweep toolchain add {RELEASE} (about 65 MB)"
-    assert environments.made() == []
+    assert environments.installed() == []
     code, output = invoked("remove", RELEASE)
     assert (code, "is not on this machine" in output) == (1, True)
 
@@ -113,7 +113,7 @@ def test_one_that_is_not_whole_does_not_count_as_made(installed: Path, damage: s
     with pytest.raises(EdgeSweepError, match="is damaged") as caught:
         environments.check(RELEASE)
     assert f"toolchain add {RELEASE}" in caught.value.next_step
-    assert "is damaged" in environments.made()[0].wrong
+    assert "is damaged" in environments.installed()[0].wrong
 
 
 def test_a_program_imports_the_releases_library_and_gives_up_without_its_folder(installed: Path) -> None:
@@ -268,7 +268,7 @@ def test_what_cannot_be_made_leaves_nothing(registry: Path, release: str, words:
     code, output = invoked("add", release)
     assert code == 1
     assert all(word in output for word in words), output
-    assert environments.made() == []
+    assert environments.installed() == []
 
 
 @pytest.mark.system
@@ -321,7 +321,7 @@ def test_an_interrupted_add_leaves_nothing_that_counts(registry: Path, how: sign
     finally:
         process.kill()
         process.wait()
-    assert environments.made() == []
+    assert environments.installed() == []
     wheel(registry, CHOSEN.version)
     environments.add(CHOSEN, lambda _: None)
     assert [entry.name for entry in root.iterdir() if entry.suffix != ".lock"] == [environments.folder_of(CHOSEN).name]

@@ -60,7 +60,7 @@ class PhoneConnection(RemoteShell):
 
     def ensure_contact(self) -> None:
         # The first contact may start a server, which takes 3 s.
-        if not self._knows_shell or self._host.gone():
+        if not self._knows_shell or self._host.has_ended():
             self.shell(":")
 
     def shell(self, script: str) -> Completed:
@@ -128,8 +128,8 @@ class PhoneConnection(RemoteShell):
         one of `kind`."""
         # A server that is ending closes the phones' connections first: its end may only be noticed when it is asked for
         # the phones.
-        entry = None if self._host.gone() else self._host.find(self.serial)
-        if self._host.gone() or self._server not in (0, self._host.server_count):
+        entry = None if self._host.has_ended() else self._host.find(self.serial)
+        if self._host.has_ended() or self._server not in (0, self._host.server_count):
             self._server = self._host.server_count
             raise DeviceError(
                 "adb_server",

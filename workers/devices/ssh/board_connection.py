@@ -20,7 +20,7 @@ from workers.devices.ssh.opening import connect
 from workers.devices.ssh.streams import (
     BLOCK_BYTES,
     NOISE_BYTES,
-    Kept,
+    Beginning,
     LostError,
     Marked,
     Sink,
@@ -144,7 +144,7 @@ class BoardConnection(RemoteShell):
 
         Raises `LostError` and `DeadlineError`: then the script may still run.
         """
-        out, err = Kept(OUTPUT_LIMIT_BYTES + BLOCK_BYTES), Kept(2**21)
+        out, err = Beginning(OUTPUT_LIMIT_BYTES + BLOCK_BYTES), Beginning(2**21)
         ended = self._run(script, words, out, err, seconds)
         return Completed(exit_code=_exit_code(ended), stdout=bytes(out.content), stderr=bytes(err.content))
 
@@ -195,7 +195,7 @@ class BoardConnection(RemoteShell):
 
     def _greet(self, connection: Connection) -> None:
         """Create our folder, and read the folder's path and the board's boot id."""
-        out = Kept(NOISE_BYTES)
+        out = Beginning(NOISE_BYTES)
         places = f"{FOLDER}/run {FOLDER}/attempts"
         script = f"umask 77; cd && mkdir -p {places} && cd {FOLDER} && pwd -P || exit; cat {BOOT_ID} 2>/dev/null; :"
         blocks = only(self._wrapped(script, marked := Marked(out)))
