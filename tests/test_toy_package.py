@@ -224,9 +224,7 @@ def test_what_one_runtime_has_and_another_has_not_is_skipped_with_that_reason(ho
 
 
 @pytest.mark.parametrize("answer", ["a toy has no abacus", ""])
-def test_a_runtime_that_says_in_no_skip_what_it_does_not_support_is_named_with_its_package(
-    home: Path, answer: str
-) -> None:
+def test_a_runtime_whose_supports_gives_no_skip_is_named_with_its_package(home: Path, answer: str) -> None:
     program = (
         "from edgesweep_toy.runtime import Toy; from sweeps.cli.main import main; "
         f"Toy.supports = lambda *_: {answer!r}; main()"
