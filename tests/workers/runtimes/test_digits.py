@@ -1,7 +1,6 @@
 """The demo's model on the 597 held-out digits, in the runtimes beside PyTorch Mobile, and all of them in one sweep."""
 
 import json
-import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,10 @@ from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests.demo_weights import demo_weights
 from tests.faulty_phone import FaultyPhone
+from tests.fresh_mlflow import fresh_mlflow
 from tests.workers.measure.test_device_capture import GATORD
 from tests.workers.runtimes import stock_stand_ins
+from tests.workers.runtimes.forked_runs import FORKS
 from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from workers.devices.adb.adb_host import AdbHost
 from workers.devices.local import local_facts
@@ -31,7 +32,7 @@ from workers.runtimes.executorch import executor_runner
 from workers.runtimes.executorch import native_runner as executorch_runner
 from workers.runtimes.onnxruntime import native_runner as onnxruntime_runner
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("digits")]
+pytestmark = [pytest.mark.system, pytest.mark.xdist_group("digits"), pytest.mark.usefixtures("forked_runners")]
 
 SPEC = Path(__file__).parents[3] / "sweeps" / "specs" / "runtimes.yaml"
 IMAGES = 597
@@ -70,6 +71,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Digits:
     """The demo's model."""
     folder = tmp_path_factory.mktemp("digits")
     demo_weights(folder)
+    fresh_mlflow(folder)
     return trained(spec.load(SPEC).models[0], folder)
 
 
@@ -85,8 +87,7 @@ def answered(name: str, precision: str, asked: Digits, folder: Path, **axes: str
         graph_optimization=variant.graph_optimization,
         **evaluating(folder, torch.from_numpy(asked.images)),
     )
-    ended = subprocess.run(runtime.command(request), capture_output=True, check=True)
-    return answers(folder, runtime.parse(ended.stdout))
+    return answers(folder, runtime.parse(FORKS.run(runtime.command(request), 120.0).stdout))
 
 
 @pytest.fixture(scope="module")
