@@ -24,7 +24,7 @@ _TORCHSCRIPT = "workers.runtimes.torchscript.runner"
 
 
 def _within(argv: list[str]) -> int:
-    """Runs a program as `workers.toolchains.run_with_packages` does: a fork has not imported a runtime's library yet."""
+    """Run a program as `toolchains.run_with_packages` does: a fork has not imported a runtime's library yet."""
     folder, _, module, *arguments = argv
     message = run_with_packages.enter(folder)
     return run_with_packages.given_up(message) if message else _RUNNERS[module](arguments)
