@@ -35,7 +35,10 @@ HOT_C, COOL_C = 44.0, 25.0
 SMALL = """\
 name: small
 models:
-  - {source: mobilenet_v2, arguments: {width_mult: 0.35, num_classes: 10}, weights: random, input_shape: [1, 3, 32, 32]}
+  - source: mobilenet_v2
+    arguments: {width_mult: 0.35, num_classes: 10, inverted_residual_setting: [[1, 16, 1, 1], [6, 24, 2, 2]]}
+    weights: random
+    input_shape: [1, 3, 32, 32]
 data: {calibration: {source: synthetic, images: 8}, evaluation: {source: synthetic, images: 8}}
 grids:
   - {precision: [fp32], layout: [nchw, nhwc]}
@@ -110,7 +113,7 @@ def launched(person: Page, home: str, serials: list[str]) -> None:
     start = person.get_by_role("button", name="Start").first  # there may be an old one for a moment
     expect(start).to_be_enabled()
     write(person, SMALL.replace("fp32", "fp23"))
-    expect(person.get_by_text("line 6: grids[0].precision[0]: the text 'fp23' is not allowed")).to_be_visible()
+    expect(person.get_by_text("line 9: grids[0].precision[0]: the text 'fp23' is not allowed")).to_be_visible()
     expect(start).to_be_disabled()
 
     person.get_by_role("button", name="Look for devices").click()

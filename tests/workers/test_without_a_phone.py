@@ -17,6 +17,7 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import mlflow as store
 from sweeps.store import reading
 from tests import gallery, runtimes
+from tests.fresh_mlflow import fresh_mlflow
 from tests.workers.tiny_sweep import Sweep
 from workers.native.compiler import INSTALL
 from workers.runtimes.executorch.runtime import ExecuTorch
@@ -64,6 +65,7 @@ class Ended:
 def ended(folder: Path, *grids: GridSpec) -> Ended:
     sweep = Sweep(folder, *grids, data=DATA, objective=ObjectiveSpec(constraints=()))
     workspace, name = sweep.workspace, sweep.spec.name
+    fresh_mlflow(workspace.root)
     with Journal.open(workspace.journal) as journal:
         publisher = store.Store(workspace.tracking_uri, workspace.mlflow_artifacts)
         with gallery.forking():

@@ -464,8 +464,7 @@ def test_a_lost_artifact_is_built_again_and_nothing_is_measured_again(folder: Pa
 
 
 @pytest.mark.system
-@pytest.mark.usefixtures("database")
-@pytest.mark.usefixtures("unscriptable_net")
+@pytest.mark.usefixtures("database", "unscriptable_net", "forked_runners")
 @pytest.mark.fault(39, "a model that cannot be scripted", "one failed row, the rest measured")
 def test_a_variant_that_cannot_be_built_is_one_failed_row(folder: Path, edgesweep: Command) -> None:
     sweep = folder / "sweep.yaml"

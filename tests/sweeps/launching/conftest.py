@@ -7,7 +7,7 @@ name: small
 models:
   - name: net
     source: mobilenet_v2
-    arguments: {width_mult: 0.35, num_classes: 10}
+    arguments: {width_mult: 0.35, num_classes: 10, inverted_residual_setting: [[1, 16, 1, 1], [6, 24, 2, 2]]}
     weights: random
     input_shape: [1, 3, 32, 32]
 data:
