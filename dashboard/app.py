@@ -1,4 +1,5 @@
-"""The dashboard's entry, which `edgesweep dashboard` serves (`dashboard.web_server` binds it to this machine alone)."""
+"""The dashboard's Streamlit script, which `edgesweep dashboard` serves (`dashboard.web_server` binds it to this machine
+only)."""
 
 import gc
 from functools import partial
@@ -8,13 +9,13 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import rights, state
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.markdown_escape import line
 from dashboard.style import ICON, STYLE, WIDTH_PX
 from dashboard.views import empty, registry
 from dashboard.views.registry import PageEntry
 from sweeps.errors import EdgeSweepError
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.workspace import Workspace
 
 
@@ -25,7 +26,7 @@ def main() -> None:
     if not rights.admitted():
         rights.ask_to_log_in()
         return
-    root = given().workspace
+    root = server_options().workspace
     pages = [
         st.Page(
             partial(_draw, entry, root), title=entry.title, icon=entry.icon, url_path=entry.name, default=not number
@@ -37,10 +38,10 @@ def main() -> None:
 
 @st.cache_resource(show_spinner=False)
 def _freeze() -> None:
-    """Freeze the libraries once in the server's process: Streamlit collects garbage after each run, and need not look
-    at them."""
+    """Exclude the imported libraries from garbage collection, once in the server's process: Streamlit collects garbage
+    after each run, which is faster without them."""
     registry.load()
-    # Arrow's columns of text make small tables slow: a fifth of a rerun of Decide.
+    # Arrow's columns of text make small tables slow: they take a fifth of a rerun of the page Decide.
     pd.options.mode.string_storage = "python"
     gc.collect()
     gc.freeze()
@@ -61,7 +62,7 @@ def _draw(entry: PageEntry, root: Path) -> None:
             st.error("The results cannot be shown.", icon=":material/error:")
             st.text(line(error.message))
             if error.next_step:
-                st.text(f"Next step: {line(here(Workspace(root)).typed(error.next_step))}")
+                st.text(f"Next step: {line(command_hints(Workspace(root)).typed(error.next_step))}")
         rights.show_person()
 
 

@@ -1,4 +1,4 @@
-"""The dashboard's script was started with these arguments."""
+"""The command-line arguments of the dashboard's script."""
 
 import argparse
 import os
@@ -13,20 +13,20 @@ from sweeps.launching.start import LAB_VARIABLE, TOKEN_VARIABLE
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one server."""
+    """Options of one server."""
 
     workspace: Path
     models: tuple[Path, ...] = ()
-    """The folders that a model's own code may come from."""
+    """Folders that a model's own code may come from."""
     roles: Path | None = None
     login: bool = False
-    """People have to log in."""
+    """Whether people have to log in."""
     lab: str | None = None
-    """The address of the lab whose devices sweeps may use, beside those of this computer."""
+    """Address (host and port) of the lab whose devices sweeps may use besides those of this computer."""
     token_file: Path | None = None
 
     def arguments(self) -> list[str]:
-        """The options as arguments that `given` reads."""
+        """Return the options as command-line arguments, which `server_options` parses."""
         words = ["--workspace", str(self.workspace)]
         words += [word for folder in self.models for word in ("--models", str(folder))]
         words += [] if self.roles is None else ["--roles", str(self.roles)]
@@ -35,14 +35,14 @@ class Options:
 
     @property
     def lab_options(self) -> tuple[str, ...]:
-        """The options of commands that use the lab; empty without a lab."""
+        """The command-line options of commands that use the lab; empty without a lab."""
         if self.lab is None:
             return ()
         return ("--lab", self.lab, *(() if self.token_file is None else ("--token-file", str(self.token_file))))
 
 
-def given() -> Options:
-    """The options of this server."""
+def server_options() -> Options:
+    """Return the options of this server."""
     defaults = ("EDGESWEEP_WORKSPACE", LAB_VARIABLE, TOKEN_VARIABLE)
     return _parsed(tuple(sys.argv[1:]), *map(os.environ.get, defaults))
 

@@ -1,4 +1,4 @@
-"""The page of a comparison shows these rows, made from results and blocks. Pure."""
+"""The rows of the page Compare, computed from results and blocks. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from sweeps.variant import RunAxes, Variant
 
 BINS = 120
 _AXES = ("model", *(axis.name for axis in (*fields(Variant), *fields(RunAxes))), "device", "runtime_version", "sweep")
-"""Two results may differ in these axes, by the names that sweep files have."""
+"""Names, as in sweep files, of the axes in which two results may differ."""
 _BASES = {"A": 1.2, "B": 0.0}
 
 
 def histograms(a: Sequence[Block], b: Sequence[Block]) -> tuple[list[dict[str, Any]], int]:
-    """The distributions of the samples of both sides, each side's highest bin 1 high; and the number of samples
-    beyond."""
+    """Return histograms of both sides' samples, scaled so that each side's highest bin has the height 1; and the number
+    of samples beyond the chart's end."""
     sides = {
         side: np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
         for side, blocks in (("A", a), ("B", b))
@@ -57,13 +57,14 @@ def histograms(a: Sequence[Block], b: Sequence[Block]) -> tuple[list[dict[str, A
 
 
 def _end_of(values: NDArray[np.float64]) -> float:
-    """The end of a chart, which keeps a few outliers from making the rest a line: far beyond most samples."""
+    """Return the end of the chart's axis: the maximum, but at most far beyond the 90th percentile, so that a few
+    outliers do not compress all other samples."""
     tenth, nine_tenths = np.quantile(values, [0.1, 0.9])
     return min(float(values.max()), float(nine_tenths + 2 * (nine_tenths - tenth)))
 
 
 def block_points(a: Sequence[Block], b: Sequence[Block]) -> list[dict[str, Any]]:
-    """The figure of each block, beneath its side's samples."""
+    """Return the figure of each block (ms), placed beneath its side's samples."""
     return [
         {"side": side, "block": number, "ms": figure_ns(block.samples_ns) / 1e6, "base": _BASES[side] - 0.14}
         for side, blocks in (("A", a), ("B", b))
@@ -72,7 +73,8 @@ def block_points(a: Sequence[Block], b: Sequence[Block]) -> list[dict[str, Any]]
 
 
 def paired(a: ResultRow, b: ResultRow) -> list[dict[str, Any]]:
-    """The rounds in which one device measured both, each with both figures and their ratio; none for two devices."""
+    """Return the rounds in which one device measured both results, each with both figures (ms) and their ratio B / A;
+    empty for two devices."""
     if a.device_id != b.device_id:
         return []
     a_ms, b_ms = a.medians_ms, b.medians_ms
@@ -83,20 +85,20 @@ def paired(a: ResultRow, b: ResultRow) -> list[dict[str, Any]]:
 
 
 def paired_ratio(a: ResultRow, b: ResultRow) -> Estimate | None:
-    """The ratio of `paired` rounds, as rankings have it; `None` without such rounds."""
+    """Return the ratio B / A over the `paired` rounds, computed as in rankings; `None` without such rounds."""
     return ratio_by_rounds(b.medians_ms, a.medians_ms) if paired(a, b) else None
 
 
 def ratio_text(ratio: Estimate) -> str:
-    """`1.91× (1.7 to 2.1)`: as many digits as tell the ratio from 1."""
+    """Format a ratio as `1.91× (1.7 to 2.1)`, with three decimals for a ratio near 1."""
     digits = 3 if abs(ratio.value - 1) < 0.1 else 2
     ends = "" if ratio.low is None else f" ({ratio.low:.{digits}f} to {ratio.high:.{digits}f})"
     return f"{ratio.value:.{digits}f}×{ends}"
 
 
 def differences(a: ResultRow, b: ResultRow) -> list[tuple[str, str, str, str]]:
-    """The differences of two results, and then every figure that either has, but for the verdict's: title, A's, B's,
-    and B against A. Text for elements without Markdown."""
+    """Return the axes in which two results differ, and then all their figures except those that the verdict shows:
+    title, value of A, value of B, and B relative to A. The texts are for elements without Markdown."""
     rows = [
         (name, line(str(getattr(a, name))), line(str(getattr(b, name))), NOTHING)
         for name in _AXES
@@ -111,7 +113,8 @@ def differences(a: ResultRow, b: ResultRow) -> list[tuple[str, str, str, str]]:
 
 
 _ELSEWHERE = {"latency_p50_ms", "spread_within", "spread_between"}
-"""The verdict has it, of the sessions that are compared; and the charts show how figures are spread."""
+"""Metrics that are left out here: the verdict shows the p50 of the compared sessions, and the charts show the
+spreads."""
 _TITLES = {
     "accuracy_drop_points": "Accuracy drop",
     "agreement_percent": "Agreement",
@@ -119,13 +122,13 @@ _TITLES = {
     "model_rss_mb": "Memory",
     "sqnr_db": "SQNR",
 }
-"""The titles are shorter than those of all figures: four columns have to fit a phone's screen."""
+"""Titles that are shorter than the metrics' own, because four columns have to fit a phone's screen."""
 _DIFFERENCES = {"%": "points", "points": "points", "dB": "dB", "°C": "°C"}
-"""Units of which a difference means more than a ratio, and its own unit."""
+"""Units for which a difference is shown instead of a ratio, each with the unit of the difference."""
 
 
 def _against(a: float | None, b: float | None, unit: str) -> str:
-    """The change from A to B, `0.49×` or `+0.45 points`; empty where a value is unknown."""
+    """Return the change from A to B, such as `0.49×` or `+0.45 points`; `–` if a value is unknown."""
     if a is None or b is None:
         return NOTHING
     if unit in _DIFFERENCES:
@@ -134,18 +137,20 @@ def _against(a: float | None, b: float | None, unit: str) -> str:
 
 
 def sessions(row: ResultRow) -> dict[int, int]:
-    """The sessions that its blocks are from, by their start (seconds since 1970; 0: unknown), each with its blocks."""
+    """Return the sessions of a result's blocks by their starts (seconds since 1970; 0: unknown), each with its number
+    of blocks."""
     runs = [run_of(visit) for visit in row.published_medians_ms]
     return dict(sorted(Counter(sessions_of(runs, sorted(row.sessions))).items()))
 
 
 def in_session(row: ResultRow, run: int, session: int) -> bool:
-    """Tell whether a run of the driver belongs to a session of `row`; every run does, if `session` is 0."""
+    """Tell whether a run of the driver belongs to this session of `row`; always true if `session` is 0."""
     return not session or sessions_of([run], sorted(row.sessions)) == (session,)
 
 
 def only(row: ResultRow, session: int) -> ResultRow:
-    """The same result with the blocks of one session alone; all of them, if it is 0. Its metrics stay those of all."""
+    """Return a result with only the blocks of one session; with all blocks if `session` is 0. The metrics stay those of
+    all blocks."""
 
     def of_session(medians: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
         return tuple((visit, ms) for visit, ms in medians if in_session(row, run_of(visit), session))
@@ -158,12 +163,13 @@ def only(row: ResultRow, session: int) -> ResultRow:
 
 
 def session_text(start: int) -> str:
-    """`2026-11-20 14:03 UTC`."""
+    """Format the start of a session (seconds since 1970) as `2026-11-20 14:03 UTC`."""
     return f"{datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M} UTC" if start else "at an unknown time"
 
 
 def dates_text(row: ResultRow) -> str:
-    """The dates of the measurement: `on 2026-11-20`, or `from 2026-11-20 to 2026-11-22`; empty if that is unknown."""
+    """Return the dates of a result's measurement as `on 2026-11-20` or `from 2026-11-20 to 2026-11-22`; empty if they
+    are unknown."""
     days = [session_text(start)[:10] for start in sessions(row) if start]
     if not days:
         return ""
@@ -171,12 +177,13 @@ def dates_text(row: ResultRow) -> str:
 
 
 def side_text(sweep: str, job_key: str, session: int = 0) -> str:
-    """A side as a URL has it. A sweep's name has no colon. `session`: its start; 0 is all of them."""
+    """Return a side of a comparison as text for a URL, separated by colons, which no sweep's name has. `session`: its
+    start; 0 means all sessions."""
     return f"{sweep}:{job_key}{f':{session}' if session else ''}"
 
 
 def side_of(text: str) -> tuple[str, str, str]:
-    """Sweep, job key and session of a side in a URL; each may be empty or unknown."""
+    """Parse a side of a comparison in a URL into sweep, job key and session; each may be empty or unknown."""
     sweep, _, rest = text.partition(":")
     job_key, _, session = rest.partition(":")
     return sweep, job_key, session

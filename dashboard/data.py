@@ -21,7 +21,7 @@ from dashboard.words import build_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
-from sweeps.journal.next_step_hints import told_by
+from sweeps.journal.next_step_hints import hints_of
 from sweeps.journal.rebuild import whole_results
 from sweeps.journal.result_place import Place
 from sweeps.journal.results_table import DamagedResultsError, Watermark
@@ -219,8 +219,8 @@ def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ra
                 (entry.place_id, entry.model) for entry in journal.results.places(place.sweep) if entry != place
             }
     beside = [entry for entry in by_hand if entry.place not in with_results]
-    hints = told_by(spec(now, place.sweep))
-    return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside, told=hints)
+    hints = hints_of(spec(now, place.sweep))
+    return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside, hints=hints)
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)

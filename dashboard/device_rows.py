@@ -1,4 +1,4 @@
-"""The page of devices shows these rows of each device."""
+"""The rows of the page Devices: the state, results, facts and health of each device."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from dashboard.markdown_escape import NOTHING, line
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.job_history import KnownDevice, Sentinel
-from sweeps.launching.away_devices import NOBODY, Gone
+from sweeps.launching.away_devices import NOBODY, AwayDevices
 from sweeps.quarantine import DeviceRecord
 from sweeps.ranking.overview import PlaceVerdict
 
@@ -25,28 +25,30 @@ def state_of(
     record: DeviceRecord | None,
     holder: int | None,
     verdicts: Sequence[PlaceVerdict],
-    gone: Gone = NOBODY,
+    away: AwayDevices = NOBODY,
     name: str = "",
 ) -> str:
-    """The device's state, one of `STATES`. `here`: the verdicts of its places. `name`: of the device in sweep files."""
+    """Return the device's state, a key of `STATES`. `holder`: the id of the process that measures on it, if any.
+    `verdicts`: those of the device's places. `away`: the absent devices. `name`: the device's name in sweep files."""
     if record is not None and record.quarantine is not None:
         return "quarantined"
     if holder is not None:
         return "measuring"
-    if name in gone.devices:
-        return "away" if gone.runs else "was away"
+    if name in away.devices:
+        return "away" if away.runs else "was away"
     if not verdicts:
         return "idle"
     return "waiting" if any(verdict.waiting for verdict in verdicts) else "done"
 
 
 def places_of(device: KnownDevice, verdicts: Sequence[PlaceVerdict]) -> list[PlaceVerdict]:
-    """The verdicts of results that the device has or waits for; also as one unit of a pool."""
+    """Return the verdicts of places where the device has results or waits for some, also as a unit of a pool."""
     return [verdict for verdict in verdicts if verdict.device_id in device.place_ids and verdict.sweep in device.sweeps]
 
 
 def places(verdicts: Iterable[PlaceVerdict]) -> list[list[PlaceVerdict]]:
-    """The verdicts of each place: one for each set of conditions. All of them have the counts of the whole place."""
+    """Group verdicts by place. A place has one verdict for each set of conditions; each has the counts of the whole
+    place."""
     parts: dict[tuple[str, str, str], list[PlaceVerdict]] = {}
     for verdict in verdicts:
         parts.setdefault(verdict.place, []).append(verdict)
@@ -58,10 +60,10 @@ def overview(
     verdicts: Sequence[PlaceVerdict],
     records: dict[str, DeviceRecord],
     holders: dict[str, int],
-    gone: Gone = NOBODY,
+    away: AwayDevices = NOBODY,
 ) -> list[dict[str, Any]]:
-    """The table's lines for each device: of the current plans, then those that are known only because of their
-    faults."""
+    """Return a table row for each device: first the devices of the current plans, then those that are known only from
+    the quarantine records."""
     rows = []
     by_place: dict[str, list[PlaceVerdict]] = {}
     for item in verdicts:
@@ -77,7 +79,7 @@ def overview(
             {
                 "Device": line(facts.device_class),
                 "Named": line(facts.name),
-                "State": STATES[state_of(record, holders.get(facts.device_id), shown, gone, facts.name)],
+                "State": STATES[state_of(record, holders.get(facts.device_id), shown, away, facts.name)],
                 "Ended": sum(verdict.finished for verdict in shown),
                 "Waiting": sum(verdict.waiting for verdict in shown),
                 "Faults": len(record.faults) if record else 0,
@@ -102,7 +104,7 @@ def overview(
 
 
 def fact_pairs(facts: DeviceFacts) -> list[tuple[str, str]]:
-    """The title and value of each known fact."""
+    """Return the title and value of each known fact about a device."""
     pairs = [
         ("Maker", facts.maker),
         ("Model", facts.model),
@@ -128,7 +130,7 @@ def fact_pairs(facts: DeviceFacts) -> list[tuple[str, str]]:
 
 
 def host_of(facts: DeviceFacts) -> str:
-    """The computer that the device is at, as far as its name says."""
+    """Return in words the computer that the device is attached to, as far as its name tells."""
     name = facts.name
     if name.startswith("host:"):
         return f"the lab's host {line(name.removeprefix('host:').partition('/')[0])}"
@@ -140,7 +142,7 @@ def host_of(facts: DeviceFacts) -> str:
 
 
 def health(sentinel: Sentinel) -> list[str]:
-    """The findings of the last look, in words."""
+    """Return sentences about the sentinel's last block, and about how often the device changed its speed."""
     if not sentinel.looks:
         return []
     last = sentinel.looks[-1]

@@ -1,4 +1,4 @@
-"""Files to download: a build with its manifest, and tables. Made only when they are asked for."""
+"""Files to download: a build with its manifest, and tables. They are created only when a user requests them."""
 
 import io
 import re
@@ -21,8 +21,8 @@ from sweeps.workspace import Workspace
 
 
 def problem(root: Path, build_key: str) -> EdgeSweepError | None:
-    """The reason why a build cannot be downloaded; `None` if its file is whole. As long as it is the same, it is read
-    once."""
+    """Return the error by which a build cannot be downloaded; `None` if its file is intact. The check is cached until
+    the build's files change."""
     folder = Workspace(root).artifact(build_key)
     try:
         states = tuple(
@@ -45,7 +45,8 @@ def _problem(folder: str, states: tuple[tuple[str, int, int], ...]) -> EdgeSweep
 
 
 def build_zip(root: Path, ranked: Ranked, device: DeviceRanking, candidate: Candidate) -> bytes:
-    """The build as a zip file, as `edgesweep export` writes it: the file to ship, and `manifest.json` with its figures.
+    """Return a zip file with what `edgesweep export` writes: the file to ship, and `manifest.json` with the expected
+    figures.
 
     Raises `EdgeSweepError` if the file is missing or damaged.
     """
@@ -60,7 +61,7 @@ def build_zip(root: Path, ranked: Ranked, device: DeviceRanking, candidate: Cand
             output=Path(folder),
         )
         packed = io.BytesIO()
-        # Weights hardly become smaller, and that takes long.
+        # The files are not compressed: weights hardly become smaller, and compression takes long.
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
             for file in sorted(Path(folder).iterdir()):
                 archive.write(file, file.name)
@@ -68,7 +69,7 @@ def build_zip(root: Path, ranked: Ranked, device: DeviceRanking, candidate: Cand
 
 
 def offer_tables(make: Callable[[], Table], name: str, key: str) -> None:
-    """Two buttons: a table as CSV and as Parquet."""
+    """Draw two buttons that download a table as CSV and as Parquet."""
     for kind, data in (
         ("CSV", lambda: csv_text(make()).encode("utf-8-sig")),
         ("Parquet", lambda: parquet_bytes(make())),
@@ -84,5 +85,5 @@ def offer_tables(make: Callable[[], Table], name: str, key: str) -> None:
 
 
 def file_name(*parts: str) -> str:
-    """A name for a file from text that is not trusted: letters, digits, dots and dashes, at most 100 characters."""
+    """Return a file name from untrusted text: letters, digits, dots and dashes, at most 100 characters."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(parts)).strip("-.")[:100] or "edgesweep"

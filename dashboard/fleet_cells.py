@@ -1,4 +1,4 @@
-"""The cells of Fleet show winners and costs. Pure: verdicts and costs in, cells out."""
+"""The cells of the heat maps on the page Fleet, with winners and costs. Pure: verdicts and costs in, cells out."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ STATES = {
     "waiting": "… waiting",
     "none": "✕ none may ship",
 }
-"""The mark of each state of a verdict."""
+"""Mark of each state of a verdict."""
 _CELL_STATES = {
     "ships": "",
     "unresolved": "? unresolved",
@@ -34,8 +34,8 @@ def winners(
     verdicts: Mapping[tuple[str, str], PlaceVerdict],
     names: Mapping[str, str],
 ) -> list[HeatRow]:
-    """A cell for each device and model with the winner's build. `devices`: names by id; `names`: of builds by job. One
-    build has one colour, the one that wins most often the first."""
+    """Return a row for each device with a cell for each model, which names the winning build. `devices`: names by id.
+    `names`: names of builds by job key. Each build has one colour; the build that wins most often has the first."""
     wins = Counter(names[won.job_key] for won in verdicts.values() if won.job_key in names)
     tints = {name: number for number, (name, _) in enumerate(wins.most_common())}
     return [
@@ -53,7 +53,7 @@ def winners(
 
 
 def colours_in_words(builds: int) -> str:
-    """The meaning of the colours of `winners`, where so many builds win."""
+    """Return a sentence about the colours of `winners`. `builds`: the number of different builds that win."""
     own = len(TINTS) - 1
     if builds <= own + 1:
         return "One colour for each build."
@@ -61,14 +61,15 @@ def colours_in_words(builds: int) -> str:
 
 
 def figure(verdict: PlaceVerdict) -> str:
-    """The winner's figure, with its unit."""
+    """Return the winner's figure with its unit, such as `3.41 ms`; empty without a figure."""
     if verdict.latency_p50_ms is not None:
         return f"{verdict.latency_p50_ms:#.3g} ms".replace(". ", " ")
     return "" if verdict.value is None else catalog.metric(verdict.metric).format(verdict.value)
 
 
 def state_text(verdict: PlaceVerdict) -> str:
-    """The state of a place in words: `≈ tied with 2`, `… 3 waiting`; empty for a winner that stands alone."""
+    """Return the state of a place in words, such as `≈ tied with 2` or `… 3 waiting`; empty for a winner without
+    ties."""
     if verdict.state == "tied":
         return f"≈ tied with {verdict.unresolved}"
     if verdict.state in ("provisional", "waiting"):
@@ -85,7 +86,8 @@ def builds(
     verdicts: Mapping[str, PlaceVerdict],
     model: str,
 ) -> list[HeatRow]:
-    """A cell for each device and build with its cost; a ring for the winner. `verdicts`: of that model, by device."""
+    """Return a row for each device with a cell for each build, which shows the build's cost; the winner's cell has a
+    ring. `verdicts`: the verdicts of this model by device id."""
     rows = []
     for device, name in devices.items():
         by_setup, verdict = cells.get(device, {}), verdicts.get(device)
@@ -97,8 +99,8 @@ def builds(
 
 
 def shown_setups(cells: Cells, winning: Sequence[str], most: int) -> list[Setup]:
-    """The builds to show: those that win somewhere (`winning`: job keys) first, then those that cost least; at last
-    those that are skipped everywhere."""
+    """Return the builds to show, at most `most`: first those that win somewhere (`winning`: job keys), then those that
+    may ship on the most devices at the least cost; last those that are skipped on every device."""
     wins = set(winning)
     built = _built(cells)
     ranks: dict[Setup, tuple[int, int, float]] = {}
@@ -111,8 +113,8 @@ def shown_setups(cells: Cells, winning: Sequence[str], most: int) -> list[Setup]
 
 
 def left_out(cells: Cells, setups: Collection[Setup]) -> str:
-    """The number of builds that Decide has beside those in `setups`, in words: `2 more builds stand in Decide.`; or
-    empty."""
+    """Return a sentence with the number of builds that are not in `setups`, such as `2 more builds stand in Decide.`;
+    empty if there are none."""
     rest = {setup for by_setup in cells.values() for setup in by_setup} - set(setups)
     more = len(rest & _built(cells))
     skipped = len(rest) - more
@@ -122,7 +124,7 @@ def left_out(cells: Cells, setups: Collection[Setup]) -> str:
 
 
 def _built(cells: Cells) -> set[Setup]:
-    """The builds that are not skipped on every device."""
+    """Return the builds that are not skipped on at least one device."""
     return {setup for by_setup in cells.values() for setup, cell in by_setup.items() if cell.state != "skipped"}
 
 

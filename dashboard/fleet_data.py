@@ -1,6 +1,6 @@
 """Fleet reads sums and names of all places, and whole verdicts of the places that it draws, until they change.
 
-As in `dashboard.data`, what it returns is shared by all sessions: never change it.
+As in `dashboard.data`, all results are cached for all sessions: never change them.
 """
 
 import json
@@ -27,20 +27,20 @@ from sweeps.store.verdicts import Verdicts, read_current
 from sweeps.workspace import Workspace
 
 TROUBLED = 3
-"""This many of the latest sweeps are searched for what needs attention."""
+"""Number of the latest sweeps that are searched for troubles."""
 MOST_TROUBLES = 6
 LAG_TTL_S = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """All sweeps in short."""
+    """Summary of all sweeps."""
 
     sums: dict[str, SweepSum]
     troubles: tuple[Trouble, ...]
-    """The first ones of the latest sweeps."""
+    """First troubles of the latest sweeps, at most `MOST_TROUBLES`."""
     troubled: int
-    """The number of all troubles."""
+    """Number of all their troubles."""
 
 
 @st.cache_resource(max_entries=4, show_spinner=False, hash_funcs=KEYS)
@@ -67,7 +67,7 @@ def _troubles(sweeps: list[str], verdicts: Verdicts) -> tuple[tuple[Trouble, ...
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def names(now: Source, sweep: str) -> Names:
-    """The devices and models of a sweep."""
+    """Return the devices and models of a sweep."""
     return (standing(now).sums.get(sweep) or SweepSum.empty(sweep)).names
 
 
@@ -81,7 +81,7 @@ def having(now: Source, sweep: str, model: str) -> tuple[str, ...]:
 def drawn(
     now: Source, sweep: str, devices: tuple[str, ...], models: tuple[str, ...]
 ) -> dict[tuple[str, str], PlaceVerdict]:
-    """The verdicts of these devices and models, by both."""
+    """Return the verdicts of these devices and models, by device id and model."""
     condition = (
         "sweep = ? AND device_id IN (SELECT value FROM json_each(?)) AND model IN (SELECT value FROM json_each(?))"
         " AND part = 0"
@@ -95,7 +95,7 @@ def drawn(
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def winner_names(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, str]:
-    """The names of builds that win on some devices, by job key."""
+    """Return the names of winning builds, by job key."""
     rows = some_rows(now, sweep, job_keys)
     names = setup_names(rows.values())
     return {key: names[row.setup] for key, row in rows.items()}
@@ -110,7 +110,7 @@ def build_names_of(now: Source, jobs: tuple[tuple[str, str], ...]) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The cost of each build of a model on some devices, and the names of the builds."""
+    """Costs of the builds of a model on some devices, with the names of the builds."""
 
     cells: Cells
     names: dict[Setup, str]
@@ -124,14 +124,16 @@ def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Cost
     cells = read_current(now.of(sweep).files, lambda verdicts: build_costs.cells(verdicts.db, sweep, model, devices))
     jobs = {setup: cell.job_key for by_setup in cells.values() for setup, cell in by_setup.items()}
     called = build_names(some_rows(now, sweep, tuple(sorted(jobs.values()))).values())
-    # A row may have changed since: then the build is called as it is stored, until the next look.
+    # A row may have changed since the costs were read: then the build's stored axes stand for its name, until the next
+    # update.
     names = {setup: called.get(key) or line(" · ".join(filter(None, setup))) for setup, key in jobs.items()}
     return Costs(cells, names, shipping(cells))
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
 def called(path: Path, plans: tuple[tuple[str, int], ...], sweeps: tuple[str, ...]) -> dict[str, str]:
-    """The names of the devices of some sweeps for people, by their names in sweep files. `plans`: as in `Source`."""
+    """Return the display names of some sweeps' devices, by their names in sweep files. `plans`: as in `Source`, a part
+    of the cache's key."""
     with Journal.open(path, read_only=True) as journal:
         classes = {facts.name: facts.device_class for sweep in sweeps for facts in journal.plans.devices(sweep)}
     return device_names(classes)
@@ -139,8 +141,8 @@ def called(path: Path, plans: tuple[tuple[str, int], ...], sweeps: tuple[str, ..
 
 @st.cache_resource(max_entries=16, show_spinner=False)
 def under_way(path: Path, sweep: str, job_keys: tuple[str, ...]) -> dict[str, tuple[str, str]]:
-    """Names of jobs for people: as `dashboard.running.in_words` makes them. Jobs that the sweep lacks are left out.
-    Raises `StoreError`, which is not kept as an answer would be."""
+    """Return the display names of jobs, as `dashboard.running.in_words` does. Jobs that the sweep lacks are left out.
+    Raises `StoreError`, which is not cached."""
     with Journal.open(path, read_only=True) as journal:
         rows = {key: row for key in job_keys if (row := journal.jobs.waiting_row(sweep, key)) is not None}
         return running.in_words(rows, setup_names(rows.values()))
@@ -148,7 +150,7 @@ def under_way(path: Path, sweep: str, job_keys: tuple[str, ...]) -> dict[str, tu
 
 @st.cache_data(ttl=LAG_TTL_S, show_spinner=False, hash_funcs=KEYS)
 def lag(root: str, sweep: str) -> Lag | None:
-    """The finished jobs of a workspace that MLflow lacks, as of at most 5 s ago; `None` if that is not known."""
+    """Return the lag of MLflow: the finished jobs that it lacks, as of at most 5 s ago; `None` if it is not known."""
     workspace = Workspace(Path(root))
     try:
         with Journal.open(workspace.journal, read_only=True) as journal:

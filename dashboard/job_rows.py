@@ -1,4 +1,4 @@
-"""The page of one job shows these rows, made from the journal's records. Pure; text is for elements without
+"""The rows of the page Result, computed from the journal's records of one job. Pure; texts are for elements without
 Markdown."""
 
 import shlex
@@ -15,7 +15,7 @@ from sweeps.errors import RETRIED_KINDS
 from sweeps.failure_kinds import FAILS_AGAIN, remedy
 from sweeps.journal.attempts import DatedBlock
 from sweeps.journal.job_history import Sentinel
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.manifest import Manifest
 from sweeps.protocol.clock import figure_ns
 from sweeps.ranking.eligibility import evaluated_by
@@ -24,7 +24,7 @@ from sweeps.results import ResultRow
 from sweeps.workspace import Workspace
 
 PIXELS = 900
-"""A chart has at most this many columns of samples: nobody sees more than it has pixels."""
+"""Most columns of samples in a chart, about its width in pixels."""
 
 _NEXT_STEPS = {
     "load": "see that the model's source and weights can be read",
@@ -37,11 +37,11 @@ _NEXT_STEPS = {
 
 
 def sample_columns(blocks: Sequence[Block], most: int = PIXELS) -> list[dict[str, float]]:
-    """The timed samples of all blocks side by side, as about `most` columns in all: each from the lowest to the highest
-    of the samples in it, so that no outlier is lost.
+    """Return the timed samples of all blocks side by side, reduced to about `most` columns in all. Each column spans
+    its lowest to its highest sample, so that no outlier is lost.
 
-    `at_s`: the middle of the column, in seconds of timed iterations. Blocks, each a process of its own, have gaps
-    between them.
+    `at_s`: the middle of the column, in seconds of timed iterations. There are gaps between blocks, because each block
+    is a separate process.
     """
     per_column = max(1, -(-sum(len(block.samples_ns) for block in blocks) // most))
     columns: list[dict[str, float]] = []
@@ -56,7 +56,7 @@ def sample_columns(blocks: Sequence[Block], most: int = PIXELS) -> list[dict[str
 
 
 def block_spans(blocks: Sequence[Block]) -> list[dict[str, float]]:
-    """The position of each block beside the others in `sample_columns`, with its figure."""
+    """Return the position of each block on the axis of `sample_columns` (seconds), with the block's figure (ms)."""
     return [
         {
             "block": number,
@@ -69,7 +69,8 @@ def block_spans(blocks: Sequence[Block]) -> list[dict[str, float]]:
 
 
 def warmup_rows(blocks: Sequence[Block], most: int = 200) -> list[dict[str, float | int]]:
-    """The first inference (iteration 0) and the first warm-up iterations of each block."""
+    """Return the times of the first inference (iteration 0) and of the first `most` warm-up iterations of each
+    block."""
     rows: list[dict[str, float | int]] = []
     for number, block in enumerate(blocks, 1):
         if block.first_inference_ns is not None:
@@ -81,7 +82,7 @@ def warmup_rows(blocks: Sequence[Block], most: int = 200) -> list[dict[str, floa
 
 
 def temperature_rows(blocks: Sequence[DatedBlock]) -> list[dict[str, float | int | str]]:
-    """The temperatures before and after each block, where the device has a sensor (°C)."""
+    """Return the temperatures before and after each block (°C), as far as the device has a sensor."""
     rows: list[dict[str, float | int | str]] = []
     for number, block in enumerate(blocks, 1):
         for when, temp_c in (
@@ -94,7 +95,7 @@ def temperature_rows(blocks: Sequence[DatedBlock]) -> list[dict[str, float | int
 
 
 def sentinel_rows(sentinel: Sentinel) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The looks, and the spans in which the device changed its speed, as charts have them."""
+    """Return, as rows of a chart, a sentinel's blocks and the spans in which the device's own speed had changed."""
     looks = [{"at": _text(look.stored), "ms": look.ms} for look in sentinel.looks]
     at = {look.position: look.stored for look in sentinel.looks}
     spans = [
@@ -106,7 +107,8 @@ def sentinel_rows(sentinel: Sentinel) -> tuple[list[dict[str, Any]], list[dict[s
 
 
 def measured_spans(blocks: Sequence[DatedBlock], least: timedelta) -> list[dict[str, Any]]:
-    """The spans in which blocks were measured: a block ended when it was stored, or shortly before."""
+    """Return the spans in which blocks were measured, each at least `least` long. A block ends when it is stored, or
+    shortly before."""
     return [
         {
             "from": _text(block.stored - max(least, timedelta(seconds=block.block.device_seconds))),
@@ -118,7 +120,7 @@ def measured_spans(blocks: Sequence[DatedBlock], least: timedelta) -> list[dict[
 
 
 def block_table(blocks: Sequence[DatedBlock], changed: frozenset[int]) -> list[dict[str, Any]]:
-    """The table's line for each block, in the order of measuring. `changed`: as of `JobEvidence`."""
+    """Return a table row for each block, in the order of measuring. `changed`: as of `JobEvidence`."""
     return [
         {
             "Block": number,
@@ -154,7 +156,7 @@ def block_table(blocks: Sequence[DatedBlock], changed: frozenset[int]) -> list[d
 
 
 def next_step(stage: str, kind: str, precision: str = "") -> str:
-    """The next step after a failed job of this precision."""
+    """Return the next step after a job of this precision failed in a stage with a kind of failure."""
     if kind in RETRIED_KINDS:
         return f"remove the cause: {RUN} tries it again"
     if kind == "not_possible":
@@ -166,9 +168,9 @@ def next_step(stage: str, kind: str, precision: str = "") -> str:
 
 
 def repeat_command(row: ResultRow, facts: DeviceFacts, root: str) -> str:
-    """The commands that measure a job again, for a shell."""
+    """Return the shell commands that measure a job again."""
     if row.outcome != "measured" or not row.timed:
-        return line(f"{here(Workspace(Path(root)), row.sweep).run} --retry-failed")
+        return line(f"{command_hints(Workspace(Path(root)), row.sweep).run} --retry-failed")
     export = ["edgesweep", "export", row.sweep, "--workspace", root, "--device", row.device_id, "--model", row.model]
     check = ["edgesweep", "check", "shipped/manifest.json", "--device", facts.name, "--workspace", root]
     words = [[*export, "--variant", row.name, "--output", "shipped"], check]
@@ -176,7 +178,8 @@ def repeat_command(row: ResultRow, facts: DeviceFacts, root: str) -> str:
 
 
 def run_url(tracking_uri: str, experiment_id: str, run_id: str) -> str | None:
-    """The page of a run on an MLflow server, without anybody's password; `None` if it has none."""
+    """Return the URL of a run's page on an MLflow server, without a password; `None` if results are not on an HTTP
+    server."""
     try:
         parts = urlsplit(tracking_uri)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -193,7 +196,7 @@ def run_url(tracking_uri: str, experiment_id: str, run_id: str) -> str | None:
 
 
 def identity(row: ResultRow | None, manifest: Manifest | None, facts: DeviceFacts) -> list[tuple[str, str]]:
-    """Keys, hashes and versions, by what they are."""
+    """Return keys, hashes and versions of a job, each with its title."""
     pairs: list[tuple[str, str]] = []
     if row is not None:
         pairs += [

@@ -1,8 +1,8 @@
-"""A gate knows who came in by a link of this server: one-time tokens become cookies, and pages of other origins get
-nothing.
+"""Access by one-time links: a link's token becomes a browser's cookie, and requests from pages of other origins are
+refused.
 
-A link is worth one entry. What it leaves in the browser is a cookie that scripts and other sites cannot send; the link
-itself, copied or used again, carries no rights.
+A link works once. It leaves a cookie in the browser, which scripts and other sites cannot send; the link itself, copied
+or used again, gives no rights.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _FOREIGN = "Only pages of this server may do that.\n"
 
 
 class Gate:
-    """The open links and the browsers that used one. Keeps digests only, and forgets all when the server ends."""
+    """Unused links, and the browsers that used one. Only digests are kept, in memory, until the server ends."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class Gate:
         self._browsers: set[str] = set()
 
     def new_link(self) -> str:
-        """A token for one entry."""
+        """Return a new token, which lets one browser in."""
         token = secrets.token_urlsafe(32)
         self.add_link(token)
         return token
@@ -47,7 +47,7 @@ class Gate:
             self._links.add(_digest(token))
 
     def enter(self, token: str) -> str | None:
-        """The cookie that a browser keeps for this token; `None` if the token is not open (any more)."""
+        """Use up a token and return a new cookie for it; `None` if the token is unknown or used already."""
         with self._lock:
             if _digest(token) not in self._links:
                 return None
@@ -62,19 +62,20 @@ class Gate:
 
 
 GATE = Gate()
-"""The routes and the pages of this server share this gate."""
+"""Gate that the routes and the pages of this server share."""
 
 
 def cookie_name(port: int) -> str:
-    """Browsers send a cookie to every port of a host: two dashboards must not overwrite each other's."""
+    """Return the cookie's name, which contains the port: browsers send a cookie to every port of a host, and two
+    dashboards must not overwrite each other's cookies."""
     return f"edgesweep-rights-{port}"
 
 
 def enter(port: int, gate: Gate = GATE) -> Callable[[Request], Awaitable[Response]]:
-    """The route that takes a token from the address and gives a cookie for it."""
+    """Return the route that exchanges the token in a URL for a cookie."""
 
     async def route(request: Request) -> Response:
-        # A browser that loads a page before it is asked for must not use up the link.
+        # A browser that prefetches the page must not use up the link.
         ahead = request.method != "GET" or "prefetch" in request.headers.get("sec-purpose", "")
         cookie = None if ahead else gate.enter(request.query_params.get("token", ""))
         if cookie is None:
@@ -88,12 +89,13 @@ def enter(port: int, gate: Gate = GATE) -> Callable[[Request], Awaitable[Respons
 
 
 class OwnPagesOnly:
-    """Middleware: refuses requests under a name that is not this server's (DNS rebinding), those of pages of any other
-    origin, also of another port of this computer, and those that bring something: pages are read here, and what a
-    person does in them comes over their websocket. Keeps its pages out of others' frames."""
+    """Middleware that refuses requests under a host name that is not this server's (DNS rebinding), requests from pages
+    of another origin (also of another port of this computer), and methods that send data: users' actions arrive over
+    the pages' websocket. It also keeps this server's pages out of other sites' frames."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
-        """`hosts`: the names and addresses of this server, without ports."""
+        """`app`: the application behind the middleware. `hosts`: the host names and addresses of this server, without
+        ports."""
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
 
@@ -129,12 +131,12 @@ class OwnPagesOnly:
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or _name(hosts[0]) not in self._hosts:
             return False
-        # Programs that are no browsers send none, and have no cookie that they could be made to send.
+        # Programs other than browsers send no origin; nobody can make them send a cookie.
         return all(_address(origin) == hosts[0].lower() for origin in origins)
 
 
 def _address(origin: str) -> str | None:
-    """Host and port of `http://127.0.0.1:8501`; `None` if it is no address at all."""
+    """Return the host and port of an origin such as `http://127.0.0.1:8501`; `None` if it is no URL."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -142,7 +144,7 @@ def _address(origin: str) -> str | None:
 
 
 def _name(host: str) -> str | None:
-    """`127.0.0.1:8501` without its port; `None` if it is no host and port."""
+    """Return a host such as `127.0.0.1:8501` without its port; `None` if the text is no host and port."""
     try:
         parts = urlsplit(f"//{host}")
         _ = parts.port

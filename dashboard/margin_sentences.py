@@ -1,4 +1,4 @@
-"""Sentences say what a winner beats. Pure."""
+"""Sentences about the builds that a winner beats. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sweeps.results import ResultRow
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A line whose beginning is emphasized."""
+    """Sentence whose beginning is emphasized."""
 
     strong: str
     rest: str
@@ -21,20 +21,21 @@ class Sentence:
 def beats(
     ranked: Ranked, winner: Candidate, row: pd.Series, table: pd.DataFrame, quoted: Callable[[str], str]
 ) -> list[Sentence]:
-    """Say which builds the winner beats, which quicker builds may not ship, and why. `table`: `dashboard.rows.ranked`;
-    `row`: the winner's in it. `quoted` makes the text of names and reasons harmless where the sentences will stand."""
+    """Return sentences that say which builds the winner beats, and why quicker builds may not ship. `table`:
+    `dashboard.rows.ranked`; `row`: the winner's row in it. `quoted`: escapes names and reasons for the place where the
+    sentences are shown."""
     if not winner.timed:
         return []
     sentences = []
     table = table[["job_key", "variant", "latency_p50_ms", "latency_short", "verdict", "status", "why"]]
     rivals = table[(table["job_key"] != winner.job_key) & table["latency_p50_ms"].notna()]
-    # The plainest build: as the model was, before anything was done to it.
+    # The plainest build is the model before any optimization.
     plain = rivals[rivals["job_key"].isin(plainest(ranked.rows))]
     if not plain.empty:
         against = plain.sort_values("latency_p50_ms").iloc[-1]
         sentences += _times_as_fast(ranked, winner, str(against["job_key"]), quoted(str(against["variant"])))
     quicker = rivals[(rivals["latency_p50_ms"] < row["latency_p50_ms"]) & (rivals["verdict"] != "pass")]
-    # Builds that were only measured badly come first: such a build may be the better one.
+    # Disqualified builds come first: such a build may be the better one.
     quicker = quicker.assign(otherwise=quicker["verdict"] != "disqualified")
     for build in quicker.sort_values(["otherwise", "latency_p50_ms"]).head(2).itertuples():
         may = "may not ship" if build.status == "may not ship" else "nobody knows yet if it may ship"
@@ -49,13 +50,14 @@ def beats(
 
 
 def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str) -> list[Sentence]:
-    """Say how many times as fast the winner is, with the two figures whose quotient the ratio is."""
+    """Return a sentence that says how many times as fast the winner is, with the two figures whose quotient is the
+    ratio; nothing if the advantage is not clear."""
     candidates = (
         candidate for device in ranked.ranking.devices for candidate in device.ranking if device.winner is winner
     )
     against = next((candidate for candidate in candidates if candidate.job_key == other_key), None)
     ratio, figures = (None, None) if against is None else (against.ratio_to_winner, against.made_of)
-    # A ratio whose interval contains 1 is no advantage: that build stands among the ties.
+    # A ratio whose interval contains 1 is no advantage: that build is listed among the ties.
     if ratio is None or figures is None or ratio.value < 1.05 or (ratio.low is not None and ratio.low <= 1.0):
         return []
     interval = "" if ratio.low is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
@@ -66,12 +68,14 @@ def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str
 
 
 def _ms(value: float) -> str:
-    """The milliseconds with so many digits that the quotient of two has the two that a ratio is shown with."""
+    """Format milliseconds with four significant digits, so that the quotient of two such texts agrees with the ratio's
+    two decimals."""
     return f"{value:#.4g} ms".replace(". ", " ")
 
 
 def plainest(rows: Sequence[ResultRow]) -> set[str]:
-    """Job keys of the builds with nothing done to them: fp32, NCHW, on the CPU; and of these the least optimized."""
+    """Return the job keys of the plainest builds: fp32, NCHW, on the CPU, and of these the least optimized, fused and
+    threaded."""
     plain = [row for row in rows if (row.precision, row.layout, row.backend) == ("fp32", "nchw", "cpu")]
     least = min(((row.optimize, row.fuse, row.threads) for row in plain), default=None)
     return {row.job_key for row in plain if (row.optimize, row.fuse, row.threads) == least}

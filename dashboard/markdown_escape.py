@@ -1,4 +1,4 @@
-"""Escapes text from the store, which is not trusted, so that Markdown shows it literally."""
+"""The escaping of untrusted text from the store, so that Markdown shows it literally."""
 
 import re
 
@@ -6,28 +6,29 @@ from sweeps.text import FORMULA_STARTS, plain
 
 NOTHING = "–"
 _MARKS = r"\[\]{}#+!|*&"
-"""Markdown reads these characters as marks; Streamlit does not replace them afterwards, so a backslash makes them
-harmless."""
+"""Characters that Markdown takes for marks, and that a backslash makes harmless, because Streamlit does not replace
+them afterwards."""
 _HARMLESS = re.compile(
     rf"(?!\d+\))(?:[^\W_]|[{_MARKS}])"
     rf"(?:[^\W_]|[ ·,;()/≈×%°–?'\"{_MARKS}]|:(?= )|(?<=\d):(?=\d)|(?<=[^\W_])[-_.](?=[^\W_]))*"
 )
 _MARK = re.compile(f"[{_MARKS}]")
 _EMOJI = re.compile(r":\d[\w+-]{2,}:")
-"""`1:100:2` holds one: `:100:` has a picture, as `:8ball:` has. A time of day (`12:30:05`) holds none."""
+"""Pattern of emoji names that begin with a digit: `1:100:2` contains `:100:`, which has a picture, like `:8ball:`. A
+time of day (`12:30:05`) contains none."""
 _FIGURE = re.compile(r"[+-]\d[\d.,  ]*(?:[×%°]|(?: [^\W\d_]+| ?[%–×])*)")
 _ADDRESS = re.compile(r"www|\.[^\W\d]|\d\.\D", re.IGNORECASE)
 
 
 def line(text: str) -> str:
-    """The text as one line without control characters, `–` if empty: for elements without Markdown (`st.text`, cells,
-    axes)."""
+    """Return the text as one line without control characters, `–` if empty, for elements without Markdown (`st.text`,
+    cells, axes)."""
     return plain(" ".join(text.split())) or NOTHING
 
 
 def cell(value: object) -> object:
-    """A value of a table. Text becomes one line without control characters, with an apostrophe before what a
-    spreadsheet would take for a formula; a figure with its unit (`-0.3 points`) is none."""
+    """Return a value for a table's cell. Text becomes one line without control characters, with an apostrophe before
+    text that a spreadsheet would take for a formula; a figure with its unit (`-0.3 points`) gets none."""
     if not isinstance(value, str):
         return value
     text = plain(" ".join(value.split()))
@@ -35,11 +36,11 @@ def cell(value: object) -> object:
 
 
 def inert(text: str) -> str:
-    """A Markdown code span that shows `text` literally, for labels and messages that Streamlit renders.
+    """Return a Markdown code span that shows `text` literally, for labels and messages that Streamlit renders.
 
-    Backslashes are not enough: Streamlit and remark-gfm replace addresses, `:emoji:`, `:material/icons:` and arrows
-    after Markdown's own escapes are resolved, but only in text nodes. A code span is not a text node, and a fence that
-    is longer than any run of backticks in the content cannot be closed by it. Streamlit makes one replacement before it
+    Backslashes are not enough: Streamlit and remark-gfm replace URLs, `:emoji:`, `:material/icons:` and arrows after
+    Markdown's own escapes are resolved, but only in text nodes. A code span is not a text node, and a fence that is
+    longer than any run of backticks in the content cannot be closed by it. Streamlit makes one replacement before it
     parses Markdown (`:material/` becomes `:material_`); a word joiner, which has no width, prevents the match.
     """
     shown = line(text).replace(":material/", ":material\u2060/")
@@ -53,8 +54,8 @@ def inert(text: str) -> str:
 
 
 def words(text: str) -> str:
-    """Text for Markdown that shows literally: as it is if nothing in it can mean anything else, with a backslash where
-    that is enough (`model[1]`), otherwise `inert`."""
+    """Return text that Markdown shows literally: unchanged if it contains no marks, with backslashes if they are enough
+    (`model[1]`), otherwise as `inert`."""
     shown = line(text)
     if not _HARMLESS.fullmatch(shown) or _ADDRESS.search(shown) or _EMOJI.search(shown) or "__" in shown:
         return inert(text)

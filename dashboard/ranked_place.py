@@ -1,4 +1,4 @@
-"""Views and reports are drawn from a place of a sweep with its ranking."""
+"""A place of a sweep with its ranking, from which views and reports are drawn."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from sweeps.spec.objective import ObjectiveSpec
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A device and model of a sweep, and the ranking of its results, for the views of Decide and for reports."""
+    """Device and model of a sweep, with the result rows and their ranking, for the views of Decide and for reports."""
 
     place: Place
     rows: tuple[ResultRow, ...]
     names: dict[str, str]
-    """The names of the builds on pages, by job key."""
+    """Names of the builds on pages, by job key."""
     objective: ObjectiveSpec
     ranking: Ranking

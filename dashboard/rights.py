@@ -1,14 +1,14 @@
-"""Pages ask `role()` and `person()` who looks at them, and what that person may do.
+"""The identity and rights of the person who looks at a page (`person()`, `role()`).
 
-This computer's user comes in by the link that `edgesweep dashboard` prints, and may do everything. Others may look;
-where people log in, a file of roles gives rights to addresses.
+This computer's user opens the link that `edgesweep dashboard` prints, and may do everything. Others may only look; with
+logins, a file of roles gives rights to email addresses.
 """
 
 import streamlit as st
 from streamlit import config
 
 from dashboard import login
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.markdown_escape import words
 from dashboard.roles import Role, read_roles
 from sweeps.errors import EdgeSweepError
@@ -17,39 +17,39 @@ _MAY = {Role.LOOK: "look", Role.LAUNCH: "launch sweeps", Role.OPERATE: "operate 
 
 
 def role() -> Role:
-    """The role of whoever looks at this page now."""
+    """Return the role of the person who looks at this page now."""
     if _by_link():
         return Role.OPERATE
     address = _address()
-    roles = given().roles
+    roles = server_options().roles
     if address is None or roles is None:
         return Role.LOOK
     try:
         return read_roles(roles).get(address, Role.LOOK)
-    except EdgeSweepError:  # a file that became wrong gives nobody rights
+    except EdgeSweepError:  # a file of roles that became invalid gives nobody rights
         return Role.LOOK
 
 
 def person() -> str:
-    """The person in words, for others who look."""
+    """Return the email address of the person who looks at this page, or a description in words; other users see it."""
     return "the user of this computer" if _by_link() else _address() or "somebody"
 
 
 def admitted() -> bool:
-    """Tell whether this person may see the pages: everybody, if nobody has to log in."""
-    return not given().login or _by_link() or bool(st.user.is_logged_in)
+    """Tell whether this person may see the pages; without logins everybody may."""
+    return not server_options().login or _by_link() or bool(st.user.is_logged_in)
 
 
 def ask_to_log_in() -> None:
-    """Draw the page of those who are not admitted."""
+    """Draw the page for people who are not admitted."""
     st.title("EdgeSweep", anchor=False)
     st.text("Log in to see the results of this workspace.")
     st.button("Log in", icon=":material/login:", type="primary", on_click=st.login)
 
 
 def show_person() -> None:
-    """Draw who is logged in, and the way out; nothing where nobody is."""
-    if not given().login or not st.user.is_logged_in:
+    """Draw who is logged in and a button to log out; nothing if nobody is logged in."""
+    if not server_options().login or not st.user.is_logged_in:
         return
     who = words(_address() or "somebody whose address the issuer did not check")
     with st.container(horizontal=True, vertical_alignment="center", key="person"):
@@ -64,8 +64,9 @@ def _by_link() -> bool:
 
 
 def _address() -> str | None:
-    """The address of whoever is logged in, if the issuer says that it checked the address."""
-    if not given().login or not st.user.is_logged_in or st.user.get("email_verified") is not True:
+    """Return the email address of the person who is logged in, if the issuer says that it verified the address;
+    otherwise `None`."""
+    if not server_options().login or not st.user.is_logged_in or st.user.get("email_verified") is not True:
         return None
     address = st.user.get("email")
     return address.lower() if isinstance(address, str) else None

@@ -1,4 +1,4 @@
-"""A file of roles says what each person may do."""
+"""The file of roles, which says what each person may do."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -10,17 +10,17 @@ from sweeps.spec.yaml_source import read_yaml
 
 
 class Role(IntEnum):
-    """A role may do what the roles before it may."""
+    """Role of a person. Each role includes the rights of the roles before it."""
 
     LOOK = 0
     LAUNCH = 1
-    """Start sweeps, pause and resume them."""
+    """Right to start sweeps, and to pause and resume them."""
     OPERATE = 2
-    """Stop at once what runs, also what others started, and let other browsers in."""
+    """Right to stop any sweep at once, also one that others started, and to let other browsers in."""
 
 
 def read_roles(file: Path) -> Mapping[str, Role]:
-    """The role of each person, by address. Raises `SpecError` with the line of what is wrong."""
+    """Read the role of each person, by email address. Raises `SpecError` with the line numbers of problems."""
     try:
         stat = file.stat()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Tables of a ranking, for charts and for the page. Pure."""
+"""Tables of a ranking, for charts and pages. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ _STATUS_OF_CHECK: dict[Verdict, str] = {
 
 
 def accuracy_metric(ranking: DeviceRanking) -> str:
-    """`top1_percent` if the evaluation data has labels, otherwise `agreement_percent`."""
+    """Return `top1_percent` if the evaluation images have labels, otherwise `agreement_percent`."""
     shown = (*ranking.ranking, *ranking.checked)
     labelled = any(candidate.figures["top1_percent"] is not None for candidate in shown)
     return "top1_percent" if labelled else "agreement_percent"
@@ -52,7 +52,8 @@ def accuracy_metric(ranking: DeviceRanking) -> str:
 def shown_names(
     entries: Sequence[Candidate] | Sequence[NotRanked], names: Mapping[str, str] | None = None
 ) -> list[str]:
-    """A name for each entry: that in `names`; else its variant, or the job's name if several share the variant."""
+    """Return a name for each entry: the name in `names`, otherwise the entry's variant, or its job's name if several
+    entries share the variant."""
     if names is not None and all(isinstance(entry, Candidate) and entry.job_key in names for entry in entries):
         return [names[entry.job_key] for entry in entries if isinstance(entry, Candidate)]
     counts = Counter(entry.variant for entry in entries)
@@ -60,20 +61,22 @@ def shown_names(
 
 
 def names_in(table: pd.DataFrame, candidates: Iterable[Candidate]) -> list[str]:
-    """The name of each candidate in `table` (made by `ranked`), or the job's name if it is not in the table."""
+    """Return the name of each candidate in `table` (from `ranked`), or its job's name if it is not in the table."""
     names = dict(zip(table["job_key"], table["variant"], strict=True))
     return [names.get(candidate.job_key, candidate.name) for candidate in candidates]
 
 
 def partly_delegated(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> list[str]:
-    """A line for each candidate, timed or only checked, that is not wholly delegated. `names`: as of `ranked`."""
+    """Return a line of text for each candidate, timed or only checked, that is not wholly delegated. `names`: as of
+    `ranked`."""
     shown = (*ranking.ranking, *ranking.checked)
     parts = zip(shown_names(shown, names), (delegated_in_words(row.figures) for row in shown), strict=True)
     return [line(f"{name}: {text}") for name, text in parts if text]
 
 
 def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """A table with a row per ranked candidate, in order of rank. `names`: what they are called, by job key. Columns:
+    """Return a table with a row per ranked candidate, in order of rank. `names`: names of the builds, by job key.
+    Columns:
 
     job_key, place (of passing candidates), variant (unique here), status (one of `dashboard.charts.drawing.STATUS`),
     verdict (or `eliminated`), why, settling (what would settle its tie), front ("front" if it is on the Pareto front),
@@ -134,11 +137,11 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
         )
     if not rows:
         return pd.DataFrame()
-    # Texts that are kept as objects are one block in memory. Each column of type `str` is one of its own, and slower to
-    # select from.
+    # Text columns of type `object` share one block of memory. Columns of type `str` have a block each, which makes
+    # selections slower.
     texts = pd.DataFrame(rows, columns=[name for name in rows[0] if name not in _FLOATS], dtype=object)
     table = pd.concat([texts, pd.DataFrame(rows, columns=_FLOATS, dtype="float64")], axis=1)
-    # The reference has the same images and no interval of its own, so the drop's interval is used.
+    # The original is evaluated on the same images and has no separate interval, so the drop's interval is used.
     reference = (table["accuracy"] if metric == "top1_percent" else float("nan")) + table["drop_points"]
     table["accuracy_low"] = reference - table["drop_high_points"]
     table["accuracy_high"] = reference - table["drop_low_points"]
@@ -146,8 +149,8 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
 
 
 def pooled(ranking: ClassRanking, names: Mapping[tuple[str, ...], str]) -> pd.DataFrame:
-    """A table with a row per variant of a device class, in its order: place, variant, units, passes_on, ratio; and as
-    text: between_units, interval_text. `names`: by setup."""
+    """Return a table with a row per variant of a device class, in order of its ranking. Columns: place, variant, units,
+    passes_on, ratio; and as text: between_units, interval_text. `names`: names of the builds by setup."""
     return pd.DataFrame(
         {
             "place": _class_place(number, entry, ranking),
@@ -165,7 +168,7 @@ def pooled(ranking: ClassRanking, names: Mapping[tuple[str, ...], str]) -> pd.Da
 
 
 def checked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """A table with a row per candidate that was only checked, in the ranking's order. Columns:
+    """Return a table with a row per candidate that was only checked, in the ranking's order. Columns:
 
     job_key, variant (unique here), executor, status (one of `dashboard.charts.dots.CHECKS`), why, trust (a tuple);
     accuracy (percent), drop_points with drop_low_points and drop_high_points, agreement (percent), sqnr_db,
@@ -204,8 +207,8 @@ def checked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> p
 
 
 def imported(figures: Sequence[Imported]) -> pd.DataFrame:
-    """A table with a row per figure of a hand-run tool, in the order given: mean_ms; and as text device, model,
-    variant, iterations, p50_text, source. Without any: no columns."""
+    """Return a table with a row per figure of a hand-run tool, in the given order. Columns: mean_ms; and as text
+    device, model, variant, iterations, p50_text, source. Without figures: no columns."""
     return pd.DataFrame(
         {
             "device": line(figure.device),
@@ -221,8 +224,9 @@ def imported(figures: Sequence[Imported]) -> pd.DataFrame:
 
 
 def backends(figure: BackendFigure) -> pd.DataFrame:
-    """A table with a row per pair, in order: cpu_ms, nnapi_ms, ratio (floats, NaN unknown); and as text device (with
-    its id), model, precision, interval_text, finding, cpu_variant, nnapi_variant, note."""
+    """Return a table with a row per pair of a CPU build and an NNAPI build, in order. Columns: cpu_ms, nnapi_ms, ratio
+    (floats, NaN is unknown); and as text device (with its id), model, precision, interval_text, finding, cpu_variant,
+    nnapi_variant, note."""
     table = pd.DataFrame(
         {
             "device": line(f"{pair.device} {pair.device_id}"),
@@ -245,9 +249,9 @@ def backends(figure: BackendFigure) -> pd.DataFrame:
 
 
 def backend_bars(figure: BackendFigure) -> pd.DataFrame:
-    """The data of `dashboard.charts.dots.backends`: one row per timed side of a pair, in order: label (precision and
-    device; with its id where several have one name), ratio_text, backend (`CPU` or `NNAPI`), variant, p50_ms, low_ms,
-    high_ms (NaN is unknown). Has all columns even without rows."""
+    """Return the data of `dashboard.charts.dots.backends`: one row per timed side of a pair, in order. Columns: label
+    (precision and device, with the device's id if several have the same name), ratio_text, backend (`CPU` or `NNAPI`),
+    variant, p50_ms, low_ms, high_ms (NaN is unknown). It has all columns even without rows."""
     columns = ["label", "ratio_text", "backend", "variant", "p50_ms", "low_ms", "high_ms"]
     names = device_names({pair.device_id: pair.device for pair in figure.pairs})
     rows = [
@@ -268,7 +272,7 @@ def backend_bars(figure: BackendFigure) -> pd.DataFrame:
 
 
 def interval(metric: str, low: float | None, high: float | None) -> str:
-    """The interval in words: `3.412 to 3.620 ms`, or `none` without repeated rounds."""
+    """Return the interval in words, such as `3.412 to 3.620 ms`; `none` without an interval."""
     if low is None or high is None or low != low or high != high:
         return "none"
     digits, unit = METRICS[metric].digits, METRICS[metric].unit

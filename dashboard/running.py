@@ -1,4 +1,5 @@
-"""A workspace's sweep that runs now is read from the driver's lock, its file and the journal, in a few milliseconds."""
+"""The state of the sweep that runs now in a workspace, read in a few milliseconds from the driver's lock, its live file
+and the journal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,27 +19,28 @@ from sweeps.workspace import Workspace
 
 LAST = 10
 PHONES_EVERY_S, HERE_EVERY_S = 2, 10
-"""A page that looks costs this computer's CPU, which is what `local` is measured on."""
+"""Seconds between two updates of a page, while phones or this computer are measured: each update uses this computer's
+CPU, which the device `local` shares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A sweep of a workspace, and who runs it."""
+    """State of a workspace's sweep that runs now or ran last, with its driver."""
 
     driver: Driver
     devices: tuple[DeviceFacts, ...] = ()
     jobs: Mapping[str, int] = field(default_factory=dict)
-    """The number of planned jobs, by device id, or by the id of the pool whose units share them."""
+    """Number of planned jobs, by device id, or by the id of the pool whose units share them."""
     ended: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """The numbers of measured and failed jobs, by device id."""
+    """Numbers of measured and failed jobs, by device id."""
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
-    """The conditions of the last block, by device id."""
+    """Conditions of the last block, by device id."""
     last: tuple[ResultRow, ...] = ()
-    """The jobs that ended last, the latest first."""
+    """Result rows of the jobs that ended last, the latest first."""
     unread: str = ""
-    """The reason why nothing is known of the sweep's jobs; empty if something is."""
+    """Reason why the sweep's jobs cannot be read from the journal; empty if they were read."""
     under_way: Mapping[str, ResultRow] = field(default_factory=dict)
-    """The jobs that devices measure now, by key."""
+    """Rows of the jobs that devices measure now, by job key."""
 
     @property
     def builds(self) -> dict[tuple[str, ...], str]:
@@ -46,11 +48,11 @@ class Running:
         return setup_names((*self.last, *self.under_way.values()))
 
     def doing(self, live: LiveDevice) -> str:
-        """The work of one device, in a few words; without what it waits for."""
-        return doing(live, self.driver.told, in_words(self.under_way, self.builds))
+        """Return the work of one device in a few words (see the function `doing`)."""
+        return doing(live, self.driver.current_report, in_words(self.under_way, self.builds))
 
     def progress(self, facts: DeviceFacts) -> str:
-        """The progress of a device, `3 of 12 jobs`, as far as the number of its jobs is known."""
+        """Return the progress of a device, such as `3 of 12 jobs`; without the total if it is not known."""
         done = sum(self.ended.get(facts.device_id, {}).values())
         own, shared = self.jobs.get(facts.device_id), self.jobs.get(pool_id(facts.fingerprint))
         if shared is not None:
@@ -59,19 +61,19 @@ class Running:
 
     @property
     def every_s(self) -> int | None:
-        """The seconds between two looks; `None` while nothing runs. Until this computer is measured, nothing is
-        disturbed."""
+        """The seconds between two updates of a page; `None` while nothing runs. Updates are frequent until this
+        computer itself is measured, which they would disturb."""
         if self.driver.state == "idle":
             return None
-        live = self.driver.told
+        live = self.driver.current_report
         measured = [device.name for device in live.devices if device.running or device.done] if live is not None else []
         return HERE_EVERY_S if any(map(catalog.is_host, measured)) else PHONES_EVERY_S
 
     @property
     def words(self) -> str:
-        """The state of the run, for people."""
-        driver, live = self.driver, self.driver.told
-        request = driver.asked.what if driver.asked is not None else None
+        """The state of the run in words."""
+        driver, live = self.driver, self.driver.current_report
+        request = driver.end_request.what if driver.end_request is not None else None
         match driver.state:
             case "starting":
                 return "Starting"
@@ -96,8 +98,8 @@ class Running:
 
     @property
     def trouble(self) -> str:
-        """The line that says that the last run failed, and why; empty if it did not, or nothing is known of a run."""
-        driver, live = self.driver, self.driver.told
+        """A line of text that says that the last run failed, and why; empty if it did not fail, or no run is known."""
+        driver, live = self.driver, self.driver.current_report
         if driver.state != "idle" or (live is None and not driver.launched):
             return ""
         of = f" of {driver.sweep}" if driver.sweep else ""
@@ -107,13 +109,13 @@ class Running:
 
     @property
     def can_resume(self) -> bool:
-        """Tell whether the same start once more would go on."""
-        live = self.driver.told
+        """Tell whether the last start from the browser can be repeated to continue the sweep."""
+        live = self.driver.current_report
         return self.driver.state == "idle" and self.driver.launched and (live is None or live.ended != "finished")
 
 
 def read(root: Path) -> Running:
-    """The state of the workspace now."""
+    """Read the state of the workspace's sweep now."""
     workspace = Workspace(root)
     driver = find(workspace)
     if not driver.sweep or not workspace.journal.exists():
@@ -131,26 +133,26 @@ def read(root: Path) -> Running:
                 journal.results.ended_counts(driver.sweep),
                 journal.attempts.last_conditions(driver.sweep),
                 tuple(journal.results.last(driver.sweep, LAST)),
-                under_way=under_way(journal, driver.told),
+                under_way=under_way(journal, driver.current_report),
             )
-    except StoreError as error:  # the sweep is not planned yet, its table is just made again, or another version's
+    except StoreError as error:  # no plan yet, a table that is being rebuilt, or another version
         return Running(driver, unread=f"{error.message}. Next step: {error.next_step}")
 
 
 def under_way(journal: Journal, live: Live | None) -> dict[str, ResultRow]:
-    """The jobs that devices measure now, by key. Raises `StoreError`."""
+    """Return the rows of the jobs that devices measure now, by job key. Raises `StoreError`."""
     keys = {device.job for device in live.devices if device.job} if live is not None else set()
     rows = {key: journal.jobs.waiting_row(live.sweep, key) for key in sorted(keys)} if live is not None else {}
     return {key: row for key, row in rows.items() if row is not None}
 
 
 def in_words(rows: Mapping[str, ResultRow], builds: Mapping[tuple[str, ...], str]) -> dict[str, tuple[str, str]]:
-    """Two names of each job, by key: the driver's, and the one that pages show."""
+    """Return two names of each job, by job key: the name that the driver reports, and the name that pages show."""
     return {key: (row.name, f"{line(row.model)} · {builds[row.setup]}") for key, row in rows.items()}
 
 
 def doing(live: LiveDevice, run: Live | None, called: Mapping[str, tuple[str, str]]) -> str:
-    """The work of one device, in a few words. `called`: as `in_words` makes it."""
+    """Return the work of one device in a few words. `called`: the jobs' names, from `in_words`."""
     if live.running:
         name, words = called.get(live.job, ("", ""))
         return line(live.running.replace(name, words, 1) if name else live.running)

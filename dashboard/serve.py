@@ -1,4 +1,5 @@
-"""The server: Streamlit's pages and the route of one-time links, behind the gate. `streamlit run` serves `app`."""
+"""The server application `app`, which `streamlit run` serves: Streamlit's pages and the route of one-time links, behind
+the checks of `dashboard.login`."""
 
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ from streamlit.starlette import App
 from dashboard.login import ENTER, GATE, OwnPagesOnly, enter
 from dashboard.web_server import SAYS_VARIABLE, TOKEN_VARIABLE, say_when_it_answers
 
-# The token leaves the environment, which the sweeps that are started from this server inherit.
+# The token is removed from the environment, because sweeps that are started from this server inherit it.
 if first := os.environ.pop(TOKEN_VARIABLE, ""):
     GATE.add_link(first)
 

@@ -1,4 +1,5 @@
-"""The state of a page, which is in its URL: a view can be sent, and what a URL asks for is never trusted."""
+"""The state of a page, kept in its URL, so that people can send a link to what they see. Values from a URL are never
+trusted."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -21,15 +22,15 @@ def chosen(
     default: str | None = None,
     usual: str | None = None,
 ) -> str:
-    """A select box whose value is the parameter `name` of the URL, and stays chosen on other pages.
+    """Draw a select box and return its value, which is the URL parameter `name` and stays chosen on other pages.
 
-    `options` (at least one) are what the URL has; `shown` makes their text for people. A URL that asks for anything
-    else gets a line that says so, and the `default`, or the first option. The `usual` option is not in the URL, and
-    what was chosen does not stay where another one is usual, nor while another page is shown.
+    `options` (at least one): the values as in the URL; `shown` returns their display text. For any other value in the
+    URL, a warning is drawn, and the `default` or the first option is chosen. With `usual`, that option is not written
+    into the URL, and a choice is dropped when another option becomes the usual one or another page is shown.
     """
-    # Streamlit forgets the value of a box that was not drawn.
+    # Streamlit drops the value of a box that was not drawn.
     is_new = _key(name) not in st.session_state or st.session_state.get(_default(name)) != usual
-    if usual is not None and asked(name) is None and is_new:
+    if usual is not None and url_value(name) is None and is_new:
         st.session_state[_key(name)] = usual
     st.session_state[_default(name)] = usual
     value = _begin(name, options, usual or default)
@@ -38,9 +39,10 @@ def chosen(
 
 
 def box(label: str, options: Sequence[Any], key: str, shown: Callable[[Any], str]) -> Any:
-    """A select box. What belongs to a selection is hidden as long as the box shows another option than the chosen one.
+    """Draw a select box and return its value. Containers that belong to the selection (`selected`) are hidden while the
+    box in the browser shows another option than the one they were drawn for.
 
-    No two boxes of a page have the same label.
+    No two boxes of a page may have the same label.
     """
     value = st.selectbox(label, options, key=key, format_func=shown, disabled=len(options) == 1)
     st.session_state.setdefault(_BOXES, {})[label] = hidden_unless(label, shown(value))
@@ -49,8 +51,8 @@ def box(label: str, options: Sequence[Any], key: str, shown: Callable[[Any], str
 
 @contextmanager
 def boxes_tied() -> Iterator[None]:
-    """Draw a page in it. The styles of its boxes come last: until they are new, what was there before stays hidden.
-    Once they are new, only what this run has drawn is seen."""
+    """Draw a page in the `with` block. The style rules of its boxes are written last: until then, content of an earlier
+    selection stays hidden; afterwards only content of this run is visible."""
     st.session_state[_BOXES], st.session_state[_SELECTED] = {}, []
     yield
     rules = [rule for rule in st.session_state[_BOXES].values() if rule]
@@ -61,14 +63,16 @@ def boxes_tied() -> Iterator[None]:
 
 
 def selected(*parts: object) -> str:
-    """The key of a container whose content belongs to a selection: never is that of another one seen in it."""
+    """Return the key of a container whose content belongs to a selection, identified by `parts`, so that content of
+    another selection is never visible in it."""
     key = f"now-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
     st.session_state.setdefault(_SELECTED, []).append(key)
     return key
 
 
 def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = words) -> str:
-    """A row of buttons for a few options, whose value is kept as that of `chosen`. `shown` makes Markdown."""
+    """Draw a row of buttons for a few options and return the pressed option, which is kept as by `chosen`. `shown`
+    returns Markdown."""
     value = _begin(name, options, None)
     st.pills(label, options, key=_key(name), format_func=shown, required=True, wrap=True)
     value = _end(name, st.session_state.get(_key(name)) or value, options, value)
@@ -77,8 +81,8 @@ def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str]
 
 
 def switch(name: str, label: str) -> bool:
-    """A toggle that is on where the URL has the parameter `name`."""
-    in_url, key = asked(name), _key(name)
+    """Draw a toggle and return its state. It is on if the URL has the parameter `name`."""
+    in_url, key = url_value(name), _key(name)
     if in_url != st.session_state.get(_last_in_url(name)) or key not in st.session_state:
         st.session_state[key] = in_url is not None
     is_on = st.toggle(label, key=key)
@@ -86,13 +90,13 @@ def switch(name: str, label: str) -> bool:
     return is_on
 
 
-def asked(name: str) -> str | None:
-    """The value that the URL has, unchecked."""
+def url_value(name: str) -> str | None:
+    """Return the value of a URL parameter, unchecked."""
     return st.query_params.get(name)
 
 
 def put(name: str, value: str | None) -> None:
-    """Write a parameter into the URL, or take it out."""
+    """Write a parameter into the URL, or remove it if `value` is `None`."""
     if value is None:
         st.query_params.pop(name, None)
     elif st.query_params.get(name) != value:
@@ -101,8 +105,9 @@ def put(name: str, value: str | None) -> None:
 
 
 def _begin(name: str, options: Sequence[str], default: str | None) -> str:
-    """Let the URL decide where it is new, then what was chosen, then what was chosen on another page."""
-    in_url, before, key = asked(name), st.session_state.get(_last_in_url(name)), _key(name)
+    """Set and return the value of a widget: a new value in the URL comes first, then the widget's value, then the last
+    value in the URL, then the default."""
+    in_url, before, key = url_value(name), st.session_state.get(_last_in_url(name)), _key(name)
     if in_url is not None and in_url not in options:
         st.warning("The address of this page asks for something that is not here.", icon=":material/link_off:")
         st.text(f"{line(name)}: {line(in_url[:200])}")
@@ -128,9 +133,9 @@ def _last_in_url(name: str) -> str:
 
 
 def text(name: str, label: str, placeholder: str, *, forgets: tuple[str, ...] = ()) -> str:
-    """A field for text whose value is the parameter `name` of the URL. What was chosen of `forgets` goes with the text
-    that stood there."""
-    in_url, key = asked(name), _key(name)
+    """Draw a text field and return its value, which is the URL parameter `name`. When the text changes, the parameters
+    in `forgets` are reset."""
+    in_url, key = url_value(name), _key(name)
     if in_url != st.session_state.get(_last_in_url(name)) or key not in st.session_state:
         st.session_state[key] = (in_url or "")[:MOST_CHARACTERS]
     value = st.text_input(label, key=key, placeholder=placeholder, on_change=forget, args=forgets)
@@ -140,13 +145,15 @@ def text(name: str, label: str, placeholder: str, *, forgets: tuple[str, ...] = 
 
 
 def number(name: str, label: str, default: float | None) -> float | None:
-    """A field for a number of at least 0 whose value is the parameter `name` of the URL; `None` is no number.
+    """Draw a field for a number of at least 0 and return its value, which is the URL parameter `name`; `None` if the
+    field is empty.
 
-    Only what is not the `default` is in the URL; there `none` is no number. It is a field for text: only of such a one
-    the browser says what stands in it while somebody types, and its digits are those that count. Its length has no
-    limit: that would be told beside it, as something is that was not entered.
+    The URL has only a value that differs from the `default`; there `none` means an empty field. It is a text field,
+    because only for text fields the browser exposes what is being typed, and because the typed digits are kept. Its
+    length has no limit, because Streamlit would show the limit in the same place as the hint that a text was not
+    entered yet.
     """
-    in_url, key = asked(name), _key(name)
+    in_url, key = url_value(name), _key(name)
     value = default if in_url is None else _number(in_url)
     if in_url is not None and value is None and in_url != NO_NUMBER:
         st.warning("The address of this page asks for something that is no number.", icon=":material/link_off:")
@@ -154,7 +161,7 @@ def number(name: str, label: str, default: float | None) -> float | None:
         value = default
     if in_url != st.session_state.get(_last_in_url(name)) or key not in st.session_state:
         st.session_state[key] = _digits(value)
-    # The default of another place.
+    # The field shows the default of another place, so it gets the present default.
     elif in_url is None and st.session_state.get(_default(name)) != default:
         st.session_state[key] = _digits(default)
     st.session_state[_default(name)] = default
@@ -170,7 +177,7 @@ def number(name: str, label: str, default: float | None) -> float | None:
 
 
 def _entered(name: str) -> None:
-    """Text that is no number leaves the field as it was."""
+    """Accept the entered text; if it is no number, restore the field's former text."""
     text = str(st.session_state[_key(name)])
     value = _number(text)
     if value is None and text.strip():
@@ -181,16 +188,16 @@ def _entered(name: str) -> None:
 
 
 def forget(*names: str) -> None:
-    """Take parameters out of the URL, and what was chosen with them."""
+    """Remove parameters from the URL, and the values of their widgets."""
     for name in names:
         put(name, None)
         st.session_state.pop(_key(name), None)
 
 
 _BOXES = "what the boxes of this page show"
-"""The boxes' rules of style, by label."""
+"""Key in the session for the boxes' style rules, by label."""
 _SELECTED = "what this run has drawn of a selection"
-"""Keys of containers."""
+"""Key in the session for the keys of the containers that belong to a selection."""
 ON = "1"
 MOST_NUMBER = 1e9
 MOST_CHARACTERS = 200
@@ -198,7 +205,7 @@ NO_NUMBER = "none"
 
 
 def _number(text: str) -> float | None:
-    """The number of the text; `None` if it is no number that a field takes."""
+    """Parse a number; `None` if the text is no number that a field accepts."""
     try:
         value = float(text)
     except ValueError:
@@ -207,7 +214,7 @@ def _number(text: str) -> float | None:
 
 
 def _digits(value: float | None) -> str:
-    """The text of a number in a field."""
+    """Return the text of a number in a field; empty for `None`."""
     return "" if value is None else digits(value)
 
 

@@ -1,4 +1,4 @@
-"""All pages share these looks: width, spacing, and colours that are safe for colour-blind eyes."""
+"""Style that all pages share: width, spacing, and colours that colour-blind people can tell apart."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ GREEN = "#009E73"
 ORANGE = "#E69F00"
 VERMILION = "#D55E00"
 PINK = "#CC79A7"
-"""The colours are Okabe and Ito's."""
+"""Colours of Okabe and Ito's palette."""
 GREY = "#8A94A0"
 
 
@@ -22,20 +22,20 @@ class Palette:
     text: str
     quiet: str
     faint: str
-    """Lines of a grid."""
+    """Grid lines."""
     empty: str
     """Cells without a figure."""
     winner: str
     ships: str
     unresolved: str
     best: str
-    """Cells of a heat map: the best, ..."""
+    """Cells of a heat map with the lowest cost."""
     worst: str
-    """... and the worst of those that may ship; between them the colours are mixed."""
+    """Cells of a heat map with the highest cost of a build that may ship; colours in between are mixed."""
     on_best: str
     on_worst: str
     side_a: str
-    """The two sides of a comparison, which also lie apart."""
+    """Sides A and B of a comparison, which charts also place apart."""
     side_b: str
 
 
@@ -72,7 +72,7 @@ DARK = Palette(
 
 
 def contrast(first: str, second: str) -> float:
-    """The ratio of the brightness of two colours (`#RRGGBB`), from 1 to 21, as WCAG 2 has it."""
+    """Return the contrast ratio of two colours (`#RRGGBB`) by WCAG 2, from 1 to 21."""
     brighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (brighter + 0.05) / (darker + 0.05)
 
@@ -84,7 +84,7 @@ def _luminance(colour: str) -> float:
 
 
 def palette() -> Palette:
-    """The palette of the theme in which this page is shown."""
+    """Return the palette of the theme in which this page is shown."""
     return DARK if st.context.theme.type == "dark" else LIGHT
 
 
@@ -92,7 +92,7 @@ ICON = (
     '<svg viewBox="0 0 24 24"><rect width="24" height="24" rx="5" fill="#0B5CAD"/>'
     '<path d="M6 18v-5M12 18v-8M18 18V6" stroke="#FFF" stroke-width="3.2" stroke-linecap="round"/></svg>'
 )
-"""The icon of the browser's tab. Without one of our own, the browser would ask another server for that of the page."""
+"""Icon of the browser's tab. With Streamlit's default, the browser would request an icon from another server."""
 
 STYLE = """<style>
 .stMainBlockContainer { padding: 4.5rem clamp(1rem, 4vw, 5rem) 3rem; }
@@ -138,27 +138,29 @@ STYLE = """<style>
 @media (min-width: 641px) { :has(> .st-key-fleet-narrow), :has(> .st-key-ended-narrow) { display: none; } }
 .st-key-ended-narrow p { overflow-wrap: anywhere; }
 </style>"""
-"""`st-key-now-...` is a container whose content belongs to what is selected."""
+"""Style sheet of all pages. `st-key-now-...` is the class of containers whose content belongs to a selection
+(`dashboard.state.selected`)."""
 
 
 def hidden_unless(box: str, value: str) -> str:
-    """A rule that hides what belongs to a selection while the select box with this label shows another text.
+    """Return a CSS rule that hides the content of a selection while the select box with this label shows another text
+    than `value`.
 
-    The browser changes the box some frames before anything else on the page tells that a selection loads.
+    The browser changes the box some frames before anything else on the page shows that a new selection loads.
     """
     anchor = f'input[aria-label="{_css_string(box)}"]'
     return _hidden_unless(anchor, f'{anchor}[value="{_css_string(value)}"]')
 
 
 def hidden_unless_pressed(key: str, number: int) -> str:
-    """A rule as that of `hidden_unless`, for a row of buttons: it hides while a button other than number `number`, from
-    0 on, is pressed."""
+    """Return a CSS rule like that of `hidden_unless` for a row of buttons: it hides content while a button other than
+    the one with index `number` (from 0) is pressed."""
     anchor = f'.st-key-{key.replace(" ", "-")} [role="radio"]'
     return _hidden_unless(anchor, f'{anchor}[aria-checked="true"]:nth-of-type({number + 1})')
 
 
 def hidden_but(keys: Iterable[str]) -> str:
-    """A rule that hides what belongs to a selection, but for the containers with these keys."""
+    """Return a CSS rule that hides the content of selections, except for the containers with these keys."""
     selector = '[class*="st-key-now-"]' + "".join(f":not(.st-key-{key})" for key in keys)
     return f"{selector}, {selector} * {{ visibility: hidden !important; }}"
 
@@ -169,5 +171,5 @@ def _hidden_unless(anchor: str, match: str) -> str:
 
 
 def _css_string(text: str) -> str:
-    """The value as text between quotes in a style: nothing in it can end the string, or the style."""
+    """Escape text for a quoted string in CSS, so that nothing in it can end the string or the style element."""
     return "".join(char if char.isascii() and (char.isalnum() or char == " ") else f"\\{ord(char):x} " for char in text)

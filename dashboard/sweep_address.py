@@ -1,4 +1,4 @@
-"""The fields of Launch's form in its page's address. Pure."""
+"""The fields of the form on the page Launch, as parameters of the page's URL. Pure."""
 
 from typing import Any
 
@@ -16,19 +16,19 @@ from sweeps.spec import catalog
 
 
 def to_address(name: str, value: Any) -> str:
-    """A field's value as a page's address has it."""
+    """Return a field's value as text for the URL."""
     if isinstance(value, list | tuple):
         return _between(name).join(map(str, value))
     return "" if value is None else str(value)
 
 
 def _between(name: str) -> str:
-    """The text between the values of a list: a list of CPUs has commas of its own."""
+    """Return the separator of a list's values: a semicolon for CPUs, whose values contain commas, otherwise a comma."""
     return ";" if name == "cpus" else ","
 
 
 def of_address(name: str, text: str) -> Any:
-    """The value of a field from the text of the address. Raises `ValueError` if the field has no such value."""
+    """Parse a field's value from its text in the URL. Raises `ValueError` if the field cannot have this value."""
     if name == "side":
         return _number(text, *SIDES)
     if name == "rounds":

@@ -1,4 +1,4 @@
-"""The fields of a sweep file that a form shows: read from its text, and written into it. Pure."""
+"""The fields of a sweep file that the form on Launch shows, read from the file's text and written into it. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,7 +13,7 @@ PRESETS = ("quick", "full", "race")
 SIDES = (8, 2048)
 MOST_THREADS, MOST_ROUNDS = 1024, 100
 WITHOUT_TRUTH = {"minimize": "latency_p50_ms", "constraints": []}
-"""The objective on synthetic images: nothing is known to be right on them."""
+"""Objective on synthetic images, which have no labels: latency only, without an accuracy constraint."""
 MORE = {
     "runtimes": "runtime",
     "quantizations": "quantization",
@@ -26,9 +26,9 @@ MORE = {
     "graph_optimizations": "graph_optimization",
     "cpus": "cpus",
 }
-"""Axes that few sweeps need, by their fields: a new sweep's file has none of them."""
+"""Axes that few sweeps need, by the names of their fields. The file of a new sweep has none of them."""
 AXES = {"precisions": "precision", "layouts": "layout", "backends": "backend", "threads": "threads", **MORE}
-"""The axis of a grid that each field is."""
+"""Axis of a grid by the name of its field."""
 _MODEL: Location = ("models", 0)
 _PLACES: Mapping[str, Location] = {
     "name": ("name",),
@@ -47,23 +47,24 @@ _PLACES: Mapping[str, Location] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepForm:
-    """A form has the fields that most sweeps need. As it begins, it is a sweep of a model of EdgeSweep's own."""
+    """Values of the form's fields, which most sweeps need. The defaults describe a sweep of a demo model that EdgeSweep
+    trains itself."""
 
     name: str = "my-sweep"
     source: str = "mobilenet_v2"
     arguments: str = "width_mult: 0.35, num_classes: 10"
-    """The model's arguments, as YAML writes them in one line, without braces."""
+    """Arguments of the model as a YAML mapping in one line, without braces."""
     weights: str = "demo"
-    """The model's weights: demo, random, pretrained, or the path of a checkpoint."""
+    """Weights of the model: demo, random, pretrained, or the path of a checkpoint."""
     side: int = 64
-    """The side of the square input, in pixels."""
+    """Side of the square input, in pixels."""
     images: str = "digits"
-    """The images: digits, synthetic, or the path of a folder."""
+    """Images: digits, synthetic, or the path of a folder."""
     precisions: Sequence[str] = ("fp32", "int8")
     layouts: Sequence[str] = ("nchw", "nhwc")
     backends: Sequence[str] = ("cpu",)
     threads: Sequence[int] = (1,)
-    """The threads; an axis that is empty, here and below, is not in the file."""
+    """Numbers of threads. This axis and those below are left out of the file if they are empty."""
     runtimes: Sequence[str] = ()
     quantizations: Sequence[str] = ()
     qengines: Sequence[str] = ()
@@ -77,14 +78,15 @@ class SweepForm:
     devices: Sequence[str] = ("local",)
     preset: str = "quick"
     rounds: int | None = None
-    """The number of rounds; `None`: as the preset has it; the empty texts of the next two mean the same."""
+    """Number of rounds; `None` means the preset's, as do empty texts of the next two fields."""
     gate: str = ""
-    """The gate; none: nothing is waited for. Its limits are for the file."""
+    """Gate; `none` means that blocks do not wait for a ready device. Limits of the gate can only be written in the
+    file."""
     budget: str = ""
-    """The budget: full, race, or minutes on each device."""
+    """Budget: full, race, or a number of minutes on each device."""
 
     def text(self) -> str:
-        """A sweep file with nothing else."""
+        """Return the text of a sweep file with only these fields."""
         model: dict[str, Any] = {"name": "model", "source": self.source}
         if self.arguments.strip():
             model["arguments"] = _arguments(self.arguments)
@@ -110,17 +112,18 @@ FIELDS = tuple(field.name for field in fields(SweepForm))
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A sweep file as the form shows it."""
+    """Sweep file as the form shows it."""
 
     form: SweepForm
     hidden: tuple[str, ...]
-    """The fields that the file has in a way that the form cannot show: they stay as they are."""
+    """Names of fields whose values in the file the form cannot show; they stay unchanged in the file."""
     beside: tuple[str, ...]
-    """The other parts of the file, in words."""
+    """Other parts of the file, in words."""
 
 
 def read(text: str) -> Shown | None:
-    """The form of a file, and what it cannot show; `None` if the text is not YAML with keys."""
+    """Read the form's fields from a file's text, with the parts that the form cannot show; `None` if the text is not a
+    YAML mapping."""
     data = values(text)
     if data is None:
         return None
@@ -140,7 +143,7 @@ def read(text: str) -> Shown | None:
 
 
 def _axes_beside(data: Any) -> list[str]:
-    """The axes of the form's grid that have no field."""
+    """Return the keys of the file's first grid that have no field in the form."""
     try:
         grid = value_at(data, ("grids", 0))
     except TypeError:
@@ -150,7 +153,7 @@ def _axes_beside(data: Any) -> list[str]:
 
 
 def write(text: str, name: str, value: Any) -> str:
-    """The text with another value of one field. It must be one that `read` can read."""
+    """Return the file's text with another value of one field. `read` must be able to read the text."""
     if name == "images":
         return _with_images(text, str(value))
     if name in AXES:
@@ -231,7 +234,7 @@ def _list_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def preset_of(value: Any) -> str:
-    """The preset as the form has it, empty if the file has none."""
+    """Return the preset for the form's field, empty if the file has none. Raises `ValueError` for another preset."""
     if value not in (None, *PRESETS):
         raise ValueError("another preset")
     return value or ""
@@ -247,14 +250,15 @@ def _whole(least: int, most: int) -> Callable[[Any], int | None]:
 
 
 def gate_of(value: Any) -> str:
-    """The gate as the form has it, empty if the file has none."""
+    """Return the gate for the form's field, empty if the file has none. Raises `ValueError` for a gate with limits."""
     if value not in (None, "none"):
         raise ValueError("limits of its own")
     return value or ""
 
 
 def budget_of(value: Any) -> str:
-    """The budget as the form has it, empty if the file has none. Raises `ValueError` if it cannot."""
+    """Return the budget for the form's field, empty if the file has none. Raises `ValueError` if the form cannot show
+    it."""
     if isinstance(value, dict) and value.keys() == {"device_minutes"} and type(value["device_minutes"]) in (int, float):
         return digits(value["device_minutes"])
     if value not in (None, "full", "race"):
@@ -263,7 +267,8 @@ def budget_of(value: Any) -> str:
 
 
 def budget_value(text: str) -> Any:
-    """Text that is no budget stays text: the file's check then names its line."""
+    """Convert the field's text to the file's value: minutes become a mapping. Other text stays text; if it is no
+    budget, the check of the file names its line."""
     try:
         minutes = float(text)
     except ValueError:
@@ -272,7 +277,7 @@ def budget_value(text: str) -> Any:
 
 
 def _arguments(text: str) -> Any:
-    """Text that is no YAML stays text: the file's check then names its line."""
+    """Parse the field's text as a YAML mapping. Invalid text stays text; the check of the file then names its line."""
     arguments = values(f"{{{text}}}")
     return text if arguments is None else arguments
 

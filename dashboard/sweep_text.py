@@ -1,4 +1,4 @@
-"""Changes single values in the text of a sweep file, and leaves the rest as it is, with its comments. Pure."""
+"""Changes of single values in the text of a sweep file; the rest stays as it is, with its comments. Pure."""
 
 import copy
 import math
@@ -13,13 +13,13 @@ from sweeps.spec.yaml_source import Location, parsed
 from sweeps.spec.yaml_text import Dumper, dumped
 
 GONE = object()
-"""The mark that stands in place of a value: its key is taken out."""
+"""Marker in place of a value: the value's key is removed from the file."""
 
 
 @lru_cache(maxsize=16)
 def values(text: str) -> dict[str, Any] | None:
-    """The values of the file; `None` if it is not YAML with keys. Kept, since all fields of a form ask: never change
-    it."""
+    """Parse the values of a file; `None` if it is not a YAML mapping. The result is cached, because all fields of a
+    form use it: never change it."""
     try:
         data = parsed(text, Path("sweep.yaml")).data
     except SpecError:
@@ -28,7 +28,8 @@ def values(text: str) -> dict[str, Any] | None:
 
 
 def value_at(data: Any, at: Location) -> Any:
-    """The value at a place of `values`; `None` if it is missing. Raises `TypeError` if something else is there."""
+    """Return the value at a location of `values`; `None` if it is missing. Raises `TypeError` if the location leads
+    through a value that is no mapping or list."""
     node: Any = data
     for key in at:
         if node is None or (isinstance(key, int) and isinstance(node, list) and key >= len(node)):
@@ -40,9 +41,10 @@ def value_at(data: Any, at: Location) -> Any:
 
 
 def changed(text: str, at: Location, value: Any) -> str:
-    """The text with another value at a place, which is made if it is missing. The text must have `values`.
+    """Return the text with another value at a location, which is created if it is missing. The text must be a YAML
+    mapping (`values`).
 
-    Where the text cannot be changed in that place alone, it is written anew: then its comments are lost.
+    If the text cannot be changed only at that location, it is written from its values, which loses its comments.
     """
     target = _with(values(text) or {}, at, value)
     patched = _patched(text, at, value)
@@ -52,7 +54,7 @@ def changed(text: str, at: Location, value: Any) -> str:
 
 
 def flow(value: Any) -> str:
-    """A value in one line of YAML."""
+    """Return a value as one line of YAML."""
     style: dict[str, Any] = {"sort_keys": False, "default_flow_style": True, "allow_unicode": True, "width": math.inf}
     return str(yaml.dump([value], Dumper=Dumper, **style)).strip()[1:-1]
 
@@ -81,7 +83,7 @@ def _with(data: dict[str, Any], at: Location, value: Any) -> dict[str, Any]:
 
 
 def _patched(text: str, at: Location, value: Any) -> str | None:
-    """The text with one value replaced in it; `None` where that is not known to work."""
+    """Return the text with one value replaced in place; `None` for structures where that is not supported."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     parent: yaml.Node | None = None
     key_node = None
@@ -104,7 +106,7 @@ def _patched(text: str, at: Location, value: Any) -> str | None:
 
 
 def _inserted(text: str, node: yaml.MappingNode, at: Location, value: Any) -> str | None:
-    """The text with a key that the mapping lacks, as its last one."""
+    """Return the text with a new key added to the mapping `node`."""
     key, *rest = at
     for below in reversed(rest):
         value = [value] if isinstance(below, int) else {below: value}
@@ -122,7 +124,7 @@ def _replaced(text: str, key_node: yaml.Node, node: yaml.Node, new: str) -> str 
     colon = text.find(":", key_node.end_mark.index) + 1
     if not isinstance(node, yaml.CollectionNode) or node.flow_style:
         return f"{text[:start]}{' ' * (start == colon)}{new}{text[end:]}"
-    # A block that stood below its key now stands beside it; a comment between them stays.
+    # The value moves from the lines below its key to the key's line; a comment between them stays.
     return f"{text[:colon]} {new}{text[colon:start].rstrip()}{text[end:]}"
 
 
@@ -132,8 +134,8 @@ def _without_lines(text: str, start: int, end: int) -> str:
 
 
 def _end(node: yaml.Node) -> int:
-    """The position of a node's last character: a block of YAML ends where the next one begins, comments between them
-    included."""
+    """Return the position after a node's last character. PyYAML ends a block where the next one begins, with the
+    comments in between, so a block's end is computed from its parts."""
     if not isinstance(node, yaml.CollectionNode) or node.flow_style:
         return int(node.end_mark.index)
     parts = [part for pair in node.value for part in (pair if isinstance(pair, tuple) else (pair,))]

@@ -1,4 +1,5 @@
-"""Serves the dashboard: address, theme and workspace are arguments, so no file in the user's folder is needed."""
+"""The start of the dashboard's server. Address, theme and workspace are arguments, so that no file in the user's folder
+is needed."""
 
 import http.client
 import importlib.util
@@ -24,11 +25,11 @@ SERVER = APP.with_name("serve.py")
 START_LIMIT_S = 60.0
 _LOOK_S = 0.1
 TOKEN_VARIABLE = "EDGESWEEP_DASHBOARD_TOKEN"  # noqa: S105  # a name
-"""The variable holds the token of the first link. Its server takes it out of the environment."""
+"""Environment variable with the token of the first link. The server removes it from its environment."""
 
 SAYS_VARIABLE = "EDGESWEEP_DASHBOARD_SAYS"
-"""The variable holds the text that its server prints once it answers, or after 60 s. The server takes the
-variable out of the environment, too."""
+"""Environment variable with the text that the server prints once it answers, or after 60 s. The server removes it from
+its environment, too."""
 
 _OPTIONS: dict[str, str] = {
     "server.headless": "true",
@@ -73,11 +74,11 @@ def command(
     names: Sequence[str] = (),
     auth_secrets: Path | None = None,
 ) -> list[str]:
-    """The argv that serves a workspace at `http://host:port` until the process is ended.
+    """Return the argv that serves a workspace at `http://host:port` until the process is ended.
 
-    By default it listens on this machine only. It answers to this machine's addresses and name, and to `names`.
-    `auth_secrets`: Streamlit's file with the section `auth`, for people who log in. Raises `EdgeSweepError` if a
-    package is not installed, or the address is in use.
+    By default the server listens on this machine only. It accepts requests under this machine's addresses and name, and
+    under `names`. `auth_secrets`: Streamlit's file with the section `auth`, for people who log in. Raises
+    `EdgeSweepError` if a package is not installed, or the address is in use.
     """
     for package, needed in (("streamlit", True), ("authlib", options.login), ("httpx", options.login)):
         if needed and importlib.util.find_spec(package) is None:
@@ -92,8 +93,8 @@ def command(
 
 
 def _own_names(host: str, names: Sequence[str]) -> list[str]:
-    """The host names and addresses by which a browser may call this server. Anything else is a name that somebody else
-    has pointed here."""
+    """Return the host names and addresses by which browsers may call this server. Requests under other names are
+    refused: another person may have pointed such a name here."""
     hosts = ["127.0.0.1", "localhost", "::1"]
     if host not in hosts:
         own = [address.address for addresses in psutil.net_if_addrs().values() for address in addresses]
@@ -110,10 +111,10 @@ def serving(
     auth_secrets: Path | None = None,
     port: int | None = None,
 ) -> Iterator[int]:
-    """Serve `workspace` on 127.0.0.1 and `port`, or a free one, which is yielded, while the block runs.
+    """Serve `workspace` on 127.0.0.1 for the `with` block, and yield the port: `port`, or a free one.
 
-    `token`: of the link for one entry with all rights. `options`: in place of the workspace alone. Raises
-    `EdgeSweepError` with the end of the server's output if it does not answer within 60 s.
+    `token`: the token of a one-time link with all rights. `options`: the server's options, by default only the
+    workspace. Raises `EdgeSweepError` with the end of the server's output if it does not answer within 60 s.
     """
     port = port or _free_port()
     with (
@@ -146,9 +147,9 @@ def serving(
 
 
 def say_when_it_answers(text: str, host: str, port: int) -> None:
-    """Print `text` on stderr once this process's server answers, and after 60 s all the same: its link is told nowhere
-    else, and a slow computer may answer later."""
-    # A server that listens on all addresses is asked at this machine's own.
+    """Print `text` on stderr as soon as this process's server answers, but after 60 s in any case: the link in it is
+    printed nowhere else, and a slow computer may answer later."""
+    # A server that listens on all addresses is checked at the loopback address.
     target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nothing is bound here
 
     def wait() -> None:
@@ -165,7 +166,7 @@ def _check_free(host: str, port: int) -> None:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:
-            # Servers set this option too: with it, a new one can start right after another one has ended.
+            # Servers set this option too: with it, a new server can start right after another one has ended.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Pages name builds, devices and figures in people's words, with all that tells two apart. Pure.
+"""Display names of builds, devices and figures, with everything that distinguishes two of them. Pure.
 
-What it returns is one line of plain text, for elements without Markdown.
+All functions return one line of plain text, for elements without Markdown.
 """
 
 import re
@@ -96,8 +96,9 @@ _IF_NEEDED: tuple[Callable[[ResultRow], str], ...] = (
 
 
 def build_names(rows: Iterable[ResultRow]) -> dict[str, str]:
-    """A name for each row by its job key: `int8 · NHWC · QNNPACK · 4 threads`, and in all of them the further axes that
-    tell two of these rows apart. No two rows have the same name: what no axis tells apart is numbered."""
+    """Return a name for each row by its job key, such as `int8 · NHWC · QNNPACK · 4 threads`; all names also have the
+    further axes in which otherwise equal names differ. No two rows have the same name: rows that no axis distinguishes
+    are numbered."""
     distinct = list({row.job_key: row for row in rows}.values())
     words = {row.job_key: [word for axis in _ALWAYS if (word := axis(row))] for row in distinct}
     for axis in _IF_NEEDED:
@@ -119,18 +120,18 @@ def build_names(rows: Iterable[ResultRow]) -> dict[str, str]:
 
 
 def device_names(devices: Mapping[str, str]) -> dict[str, str]:
-    """The text for people of each device by its id; with the id where several have the same text."""
+    """Return the display name of each device by its id; with the id if several devices have the same name."""
     counts = Counter(devices.values())
     return {key: line(name if counts[name] == 1 else f"{name} · {key}") for key, name in devices.items()}
 
 
 def plain_words(text: str) -> str:
-    """A reason of the ranking without the names that metrics have in files: `Accuracy drop is 0.8 points`."""
+    """Replace the metrics' names in a reason of the ranking by their titles: `Accuracy drop is 0.8 points`."""
     return line(_METRIC.sub(lambda match: _SHORT.get(match[0], METRICS[match[0]].title.lower()), text))
 
 
 def metric_title(name: str) -> str:
-    """The metric's title within a sentence: `latency (p50)`."""
+    """Return the metric's title within a sentence, such as `latency (p50)`."""
     return _SHORT.get(name) or line(catalog.metric(name).title)
 
 
@@ -146,7 +147,7 @@ _SHORT = {
 _METRIC = re.compile(rf"\b(?:{'|'.join(sorted(METRICS, key=len, reverse=True))})\b")
 
 TRUST_WORDS = {label.name: label.title for label in TRUST.values()}
-"""The words for each trust label."""
+"""Title of each trust label, by its name."""
 
 
 PAIRED = "Paired by round"
@@ -154,12 +155,12 @@ PAIRED_HELP = (
     "The latency divided by the winner's in the same rounds: the median of these ratios, with its 95 % interval. It "
     "decides who is told apart. A p50 is over all rounds, so the quotient of two p50s may be another figure"
 )
-"""The tooltip of ratios that are no quotients of the figures beside them."""
+"""Tooltip of ratios that are not the quotients of the figures beside them."""
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters: nothing is left out but dots at their ends, and what stands between two dots
-    stays together as far as it fits."""
+    """Wrap text into lines of at most `width` characters. Nothing is lost except dots at the ends of lines, and a part
+    between two dots stays together if it fits."""
     lines: list[str] = []
     for part in text.split(" · "):
         dot = " · "
@@ -173,8 +174,8 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def setup_names(rows: Iterable[ResultRow]) -> dict[tuple[str, ...], str]:
-    """The names of builds (see `build_names`) as they are run (`ResultRow.setup`): a build on several devices has one
-    name."""
+    """Return the names of builds (see `build_names`) by `ResultRow.setup`: a build that runs in the same way on several
+    devices has one name."""
     by_setup = {row.setup: row for row in rows}
     names = build_names(by_setup.values())
     return {setup: names[row.job_key] for setup, row in by_setup.items()}

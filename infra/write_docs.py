@@ -24,7 +24,6 @@ from sweeps.protocol import (
     block_labels,
     bursts,
     clock,
-    front_race,
     mixture,
     racing,
     resolvable_difference,
@@ -143,7 +142,7 @@ def figures() -> str:
         ("Blocks that confirm a race's winner", f"{PRESETS['race'].confirmations}", "judged"),
         (
             "A race for a front decides after these rounds",
-            ", ".join(map(str, front_race.DECISION_ROUNDS)),
+            ", ".join(map(str, protocol.DECISION_ROUNDS)),
             "judged: fixed, so that the same rounds always give the same decisions",
         ),
         ("Outlier: modified z-score above", f"{stats.OUTLIER_SCORE:g}", "[Iglewicz 1993]"),

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import EdgeSweepError, NoResultsError
-from sweeps.journal.next_step_hints import told_by
+from sweeps.journal.next_step_hints import hints_of
 from sweeps.operations.build_name import job_named
 from sweeps.operations.plan_states import Planned, plan_with_states
 from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
-from sweeps.operations.stored_results import meant, of_latest, open_results, results_of
+from sweeps.operations.stored_results import device_id_of, of_latest, open_results, results_of
 from sweeps.operations.sweep_plan import load_sweep, roots_of
 from sweeps.planning.size import check_size
 from sweeps.ranking.exported_build import Shipped, export_candidate
@@ -172,7 +172,7 @@ def results(sweep: str | None = None, workspace: Folder | None = None, *, device
     """
     stored = results_of(Workspace(_root(workspace)), sweep)
     rows = read_rows(stored.frame, stored.name)
-    device = meant(device, stored.names)
+    device = device_id_of(device, stored.names)
     frame: pd.DataFrame = arrow_table(results_table(rows if device is None else of_device(rows, device))).to_pandas()
     return frame
 
@@ -181,7 +181,7 @@ def rank(sweep: str | None = None, workspace: Folder | None = None, *, device: s
     """Return the ranking of a sweep (by default the latest): for each device and model the candidates, best first."""
     opened = Workspace(_root(workspace))
     with of_latest(opened, sweep), open_results(opened, sweep) as stored:
-        return rank_sweep(stored.journal, stored.name, meant(device, stored.device_names))
+        return rank_sweep(stored.journal, stored.name, device_id_of(device, stored.device_names))
 
 
 def export(
@@ -196,8 +196,8 @@ def export(
     """Copy the winner, or the job named `variant`, into the folder `output`, with its expected figures."""
     opened = Workspace(_root(workspace))
     stored = results_of(opened, sweep)
-    device = meant(device, stored.names)
-    ranked = rank_results(stored.frame, stored.spec.objective, stored.name, device, told=told_by(stored.spec))
+    device = device_id_of(device, stored.names)
+    ranked = rank_results(stored.frame, stored.spec.objective, stored.name, device, hints=hints_of(stored.spec))
     if variant is not None:
         rows = read_rows(stored.frame, stored.name)
         variant = job_named(rows if device is None else of_device(rows, device), variant, model)

@@ -14,7 +14,7 @@ _COMMAND = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class CommandHints:
     """How commands in advice are completed; only the code that shows the advice knows it."""
 
     run: str = RUN
@@ -28,4 +28,4 @@ class Here:
         return _COMMAND.sub(lambda match: self.run if match[0] == RUN else match[0] + self.workspace, text)
 
 
-ANYWHERE = Here()
+ANYWHERE = CommandHints()

@@ -107,6 +107,13 @@ class HostLock:
             ) from error
         try:
             _claim(self._file, wait_s, shared=shared)
+        except OSError as error:
+            self.release()
+            raise DeviceError(
+                "os_error",
+                f"{path} cannot be locked ({error})",
+                f"its file system must have locks: mount one at {path.parent} that has them, as tmpfs or ext4",
+            ) from error
         except BaseException:
             self.release()
             raise
@@ -117,7 +124,10 @@ class HostLock:
     def release(self) -> None:
         file, self._file = getattr(self, "_file", -1), -1
         if file >= 0:
-            fcntl.flock(file, fcntl.LOCK_UN)
+            # Closing alone would leave the lock to a child that has the file. Where none could be taken, none is given
+            # back.
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)
             os.close(file)
 
 

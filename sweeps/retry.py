@@ -1,7 +1,8 @@
-"""Retries until a deadline, with growing pauses."""
+"""Retries with pauses: pauses that grow, until a deadline, or a given list of pauses."""
 
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 
 class Backoff:
@@ -9,8 +10,7 @@ class Backoff:
 
     def __init__(self, first_s: float, longest_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self._first_s, self._longest_s, self._now_s = first_s, longest_s, now_s
-        self._next_wait_s = first_s
-        self._due_at_s = now_s()
+        self.succeeded()
 
     @property
     def wait_s(self) -> float:
@@ -18,11 +18,10 @@ class Backoff:
         return max(0.0, self._due_at_s - self._now_s())
 
     def failed(self) -> None:
-        self._due_at_s = self._now_s() + self._next_wait_s
-        self._next_wait_s = min(2 * self._next_wait_s, self._longest_s)
+        self._due_at_s = self._now_s() + next(self._waits_s)
 
     def succeeded(self) -> None:
-        self._next_wait_s = self._first_s
+        self._waits_s = _doubling(self._first_s, self._longest_s)
         self._due_at_s = self._now_s()
 
 
@@ -36,13 +35,32 @@ def tries(
 ) -> Iterator[bool]:
     """Yield for each try whether it is the last one, which begins after `limit_s` seconds; at least one try is made.
 
-    Between tries are pauses as in `Backoff`; without `longest_s`, all pauses are `first_s`. Leave the loop when a try
-    succeeds.
+    The pauses between tries double from `first_s` up to `longest_s`; without `longest_s`, all are `first_s`. Leave the
+    loop when a try succeeds.
     """
+    return tries_with(_doubling(first_s, max(first_s, longest_s)), limit_s, now_s=now_s, sleep=sleep)
+
+
+def tries_with(
+    pauses_s: Iterable[float],
+    limit_s: float = math.inf,
+    *,
+    now_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Iterator[bool]:
+    """Yield as `tries` does, with these pauses between the tries: the last one is that after the last pause, or after
+    `limit_s` seconds."""
     ends_s = now_s() + limit_s
-    backoff = Backoff(first_s, max(first_s, longest_s), now_s)
-    while (left_s := ends_s - now_s()) > 0:
+    for pause_s in pauses_s:
+        if (left_s := ends_s - now_s()) <= 0:
+            break
         yield False
-        backoff.failed()
-        sleep(min(backoff.wait_s, left_s))
+        sleep(min(pause_s, left_s))
     yield True
+
+
+def _doubling(first_s: float, longest_s: float) -> Iterator[float]:
+    """Yield pauses in seconds without end, each twice as long as the one before, up to `longest_s`."""
+    while True:
+        yield first_s
+        first_s = min(2 * first_s, longest_s)

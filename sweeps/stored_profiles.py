@@ -1,7 +1,7 @@
 """The profiles and captures that a workspace keeps, separate from all measurements: for each build, device and way to
 run the build.
 
-Each consists of a document (`KeptProfile`) and a file next to it: the trace of a profile, or the recording of a
+Each consists of a document (`StoredProfile`) and a file next to it: the trace of a profile, or the recording of a
 capture.
 """
 
@@ -27,7 +27,7 @@ _MAX_BYTES = 16_000_000
 _Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class KeptOperator(BaseModel):
+class StoredOperator(BaseModel):
     """The total time of all runs of operators with one name, per iteration, without the operators that they call."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -40,7 +40,7 @@ class KeptOperator(BaseModel):
     """The percentage of the time of all operators."""
 
 
-class KeptProfile(BaseModel):
+class StoredProfile(BaseModel):
     """The content of one profiled or captured run. None of its figures is a latency."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -56,7 +56,7 @@ class KeptProfile(BaseModel):
     runtime: str
     iterations: int
     profiled_iteration_p50_us: _Figure | None
-    operators: tuple[KeptOperator, ...] = ()
+    operators: tuple[StoredOperator, ...] = ()
     """The operators, the slowest first; only for a profile, not for a capture."""
     capture: str = ""
     """The program that recorded the capture; empty for a profile."""
@@ -70,10 +70,10 @@ class KeptProfile(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ProfileFiles:
     """A document with the file next to it, which may be missing."""
 
-    profile: KeptProfile
+    profile: StoredProfile
     file: Path
 
     @property
@@ -81,7 +81,7 @@ class Kept:
         return self.file.with_name(f"{_stem(self.profile)}.json")
 
 
-def place(workspace: Workspace, profile: KeptProfile) -> Path:
+def place(workspace: Workspace, profile: StoredProfile) -> Path:
     """Return the path of the file next to the document. Its folder is created. Raises `StoreError`."""
     if not _KEY.fullmatch(profile.build_key):
         raise StoreError(f"{profile.build_key[:80]!r} is no key of a build")
@@ -93,7 +93,7 @@ def place(workspace: Workspace, profile: KeptProfile) -> Path:
     return folder / f"{_stem(profile)}.{profile.suffix}"
 
 
-def keep(workspace: Workspace, profile: KeptProfile) -> Path:
+def store(workspace: Workspace, profile: StoredProfile) -> Path:
     """Write the document; it replaces an earlier one of the same run. Return its path. Raises `StoreError`."""
     path = place(workspace, profile).with_name(f"{_stem(profile)}.json")
     try:
@@ -103,23 +103,23 @@ def keep(workspace: Workspace, profile: KeptProfile) -> Path:
     return path
 
 
-def keep_trace(workspace: Workspace, profile: KeptProfile, trace: object) -> Path:
+def store_trace(workspace: Workspace, profile: StoredProfile, trace: object) -> Path:
     """Write the document, and a trace as JSON next to it. Return the trace's path. Raises `StoreError`."""
     path = place(workspace, profile)
     try:
         write_whole(path, json.dumps(trace) + "\n")
     except OSError as error:
         raise _not_written(path, error) from error
-    keep(workspace, profile)
+    store(workspace, profile)
     return path
 
 
-def kept(workspace: Workspace, build_key: str) -> Sequence[Kept]:
+def profiles_of_build(workspace: Workspace, build_key: str) -> Sequence[ProfileFiles]:
     """Return all profiles of one build, the newest first. A damaged document is left out: it can be recorded again."""
     folder = workspace.profiles / build_key
     if not _KEY.fullmatch(build_key) or not folder.is_dir():
         return ()
-    profiles: list[tuple[int, Kept]] = []
+    profiles: list[tuple[int, ProfileFiles]] = []
     for path in folder.glob("*.json"):
         try:
             # A name with a dot is that of a trace next to a document.
@@ -130,20 +130,22 @@ def kept(workspace: Workspace, build_key: str) -> Sequence[Kept]:
                 or (state := path.stat()).st_size > _MAX_BYTES
             ):
                 continue
-            profile = KeptProfile.model_validate_json(path.read_bytes())
+            profile = StoredProfile.model_validate_json(path.read_bytes())
         except (OSError, ValidationError):
             continue
         if profile.build_key == build_key and path.stem == _stem(profile):
-            profiles.append((state.st_mtime_ns, Kept(profile, path.with_name(f"{path.stem}.{profile.suffix}"))))
+            profiles.append((state.st_mtime_ns, ProfileFiles(profile, path.with_name(f"{path.stem}.{profile.suffix}"))))
     return [stored for _, stored in sorted(profiles, key=lambda pair: -pair[0])]
 
 
-def kept_of(workspace: Workspace, build_key: str, device_id: str, run: RunAxes) -> Sequence[Kept]:
-    """Return those of `kept` that belong to one job: of its device, and run in the same way."""
-    return [stored for stored in kept(workspace, build_key) if stored.profile.is_of(build_key, device_id, run)]
+def profiles_of_run(workspace: Workspace, build_key: str, device_id: str, run: RunAxes) -> Sequence[ProfileFiles]:
+    """Return those of `profiles_of_build` that belong to one job: of its device, and run in the same way."""
+    return [
+        stored for stored in profiles_of_build(workspace, build_key) if stored.profile.is_of(build_key, device_id, run)
+    ]
 
 
-def _stem(profile: KeptProfile) -> str:
+def _stem(profile: StoredProfile) -> str:
     """Return a file name that is readable, and different for each device and way to run the build."""
     run = [profile.device_id, profile.threads, profile.cpus, profile.reuse_input]
     words = re.sub(r"[^A-Za-z0-9]+", "-", profile.device_id).strip("-")[:60]

@@ -19,7 +19,7 @@ from hypothesis import settings
 
 from sweeps.cli import main
 from sweeps.quarantine import STATE_VARIABLE
-from tests import postgresql, runtimes, shared, side_by_side, sshd
+from tests import gallery, postgresql, runtimes, shared, side_by_side, sshd
 from tests.workers.runtimes import old_torch
 from tests.workers.runtimes.int8_cpu import here_sums_are_exact
 from workers.models import model_process
@@ -29,6 +29,12 @@ pytest_plugins = ["tests.faults.plugin", "tests.virtual_phones"]
 # Ray keeps the token of the home that it was first started in for as long as the process lives, and tests of phones
 # have a home of their own.
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+# Threads of torch and of numpy's linear algebra wait by spinning, which costs several times the work itself where more
+# threads wait than there are CPUs: here each worker and each process that it starts has as many as there are CPUs.
+# Their libraries read this when they are loaded, in whatever this process starts too.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Nobody waits for its memory here: it would import torch again for every few tests.
 model_process.FORKS.idle_s = None
@@ -203,6 +209,15 @@ def process(own_folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]
         return subprocess.run([EDGESWEEP, *words], cwd=own_folder, capture_output=True, text=True)
 
     return command
+
+
+@pytest.fixture
+def forked_runners() -> Iterator[None]:
+    """Sweeps within this process fork their Python runners on this computer: tests that run dozens of them are about
+    what becomes of their reports. Runners as processes of their own are in the tests of runners, of the command as a
+    process, and of the README's model."""
+    with gallery.forking():
+        yield
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -78,14 +78,26 @@ _RUNNERS = ForkServer()
 atexit.register(_RUNNERS.close)
 
 
-class RememberingHost(LocalDevice):
-    """The local device; an evaluation that it ran before is not run again, whichever test asked for it, and the Python
-    runner is forked from a process that has imported torch."""
+class ForkingHost(LocalDevice):
+    """The local device; a Python runner is forked from a process that has imported torch, which takes it seconds."""
+
+    def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        if list(argv[:2]) != _PYTHON:
+            return super().run(argv, deadline_s)
+        try:
+            ended = _RUNNERS.run([*argv], deadline_s)
+        except subprocess.TimeoutExpired as error:
+            raise DeviceError("timeout", f"{argv[2]} ran longer than {deadline_s:.0f} s and was killed") from error
+        return Completed(exit_code=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)
+
+
+class RememberingHost(ForkingHost):
+    """A host on which an evaluation that ran before is not run again, whichever test asked for it."""
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         options = dict(pairwise(argv))
         if "--eval-outputs" not in options:
-            return self._forked(argv, deadline_s) if list(argv[:2]) == _PYTHON else super().run(argv, deadline_s)
+            return super().run(argv, deadline_s)
         outputs = Path(options["--eval-outputs"])
         read = [Path(options[flag]) for flag in ("--model", "--eval-inputs")]
         names = {str(outputs): "outputs", **{str(path): _sha256(path) for path in read}}
@@ -94,20 +106,13 @@ class RememberingHost(LocalDevice):
         if known.is_dir():
             shutil.copy(known / "outputs", outputs)
             return Completed(exit_code=0, stdout=(known / "stdout").read_bytes(), stderr=b"")
-        completed = super().run(argv, deadline_s)
+        completed = LocalDevice.run(self, argv, deadline_s)
         if completed.exit_code == 0:
             with tempfile.TemporaryDirectory() as folder:
                 shutil.copy(outputs, Path(folder) / "outputs")
                 (Path(folder) / "stdout").write_bytes(completed.stdout)
                 _put(Path(folder), known)
         return completed
-
-    def _forked(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        try:
-            ended = _RUNNERS.run([*argv], deadline_s)
-        except subprocess.TimeoutExpired as error:
-            raise DeviceError("timeout", f"{argv[2]} ran longer than {deadline_s:.0f} s and was killed") from error
-        return Completed(exit_code=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)
 
 
 class RememberingPhone(FakeDevice):
@@ -118,10 +123,27 @@ class RememberingPhone(FakeDevice):
         self._host = RememberingHost(folder / f"fake-{name}")
 
 
+class ForkingPhone(FakeDevice):
+    """A simulated phone, which evaluates on a host that forks."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder, name)
+        self._host = ForkingHost(folder / f"fake-{name}")
+
+
+def remembering() -> AbstractContextManager[None]:
+    """This computer and simulated phones remember evaluations, and fork Python runners."""
+    return _instead({"local": RememberingHost, "fake": RememberingPhone})
+
+
+def forking() -> AbstractContextManager[None]:
+    """This computer and simulated phones fork Python runners, and run each."""
+    return _instead({"local": ForkingHost, "fake": ForkingPhone})
+
+
 @contextmanager
-def remembering() -> Iterator[None]:
-    """This computer and simulated phones are of these kinds, where a test has put nothing else in their place."""
-    kinds = {"local": RememberingHost, "fake": RememberingPhone}
+def _instead(kinds: Mapping[str, type]) -> Iterator[None]:
+    """Devices are of these kinds, where a test has put nothing else in their place."""
     built_ins = {kind: entry for kind, entry in catalog.devices().items() if entry in built_in.BUILT_IN_DEVICES}
     changed = {
         kind: replace(built_ins[kind], target=f"{__name__}:{device_class.__name__}")

@@ -223,6 +223,23 @@ def test_what_one_runtime_has_and_another_has_not_is_skipped_with_that_reason(ho
     }
 
 
+@pytest.mark.parametrize("answer", ["a toy has no abacus", ""])
+def test_a_runtime_that_says_in_no_skip_what_it_does_not_support_is_named_with_its_package(
+    home: Path, answer: str
+) -> None:
+    program = (
+        "from edgesweep_toy.runtime import Toy; from sweeps.cli.main import main; "
+        f"Toy.supports = lambda *_: {answer!r}; main()"
+    )
+    refused = python("-c", program, "plan", home / "sweep.yaml", "--workspace", home / "data")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        "edgesweep: the runtime toy of the package edgesweep_toy does not work: its supports() must return None or a "
+        f"sweeps.skip_kinds.Skip, and returned {answer!r}\n"
+        "  next: update or repair edgesweep_toy, or take toy out of runtime in grids\n"
+    )
+
+
 def test_the_schema_of_sweep_files_lists_what_it_brings(edgesweep: Edgesweep) -> None:
     schema = printed(edgesweep("schema"))
     grid = schema["$defs"]["GridSpec"]["properties"]

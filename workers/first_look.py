@@ -55,7 +55,7 @@ def look_at(model: ModelSpec, roots: Sequence[Path], shapes: Sequence[InputShape
         request = Request(folder)
         request.write(model, code, Workspace(folder))
         request.ask({"shapes": [list(shape) for shape in shapes]})
-        answer = model_process.asked("look", folder, model.source, limits=LIMITS, forks=FORKS)
+        answer = model_process.ask("look", folder, model.source, limits=LIMITS, forks=FORKS)
     texts = ("weights_text", "script", "trace", "graph")
     counts = ("classes", "parameters", "convolutions", "linears")
     types: dict[str, type] = dict.fromkeys(texts, str) | dict.fromkeys(counts, int)

@@ -29,7 +29,7 @@ def look(request: Request) -> None:
     accepted: list[InputShape] = []
     classes = 0
     refused: ModelError | None = None
-    for batch, usual_channels, height, width in request.asked()["shapes"]:
+    for batch, usual_channels, height, width in request.read_inputs()["shapes"]:
         shape = (batch, channels or usual_channels, height, width)
         request.tell(f"{model.name} with {shape}", None)
         try:

@@ -89,7 +89,7 @@ def plan_sweep(
             return Skip("no_such_release", lack)
         if only_builds and catalog.backend_of(variant).checked_as_built:
             device = replace(device, backends=((variant.runtime, (variant.backend,)),))
-        return runtimes.get(variant.runtime).supports(variant, device)
+        return runtimes.skip_of(variant, device)
 
     facts = _devices(spec.devices, folder, look, before, tell, lab)
     identities = Identities(

@@ -1,6 +1,5 @@
 """Profiles and captures of builds on a device, kept apart from all measurements."""
 
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,14 +8,15 @@ from pathlib import Path
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.manifest import Manifest
 from sweeps.results import ResultRow
-from sweeps.stored_profiles import KeptProfile, keep, keep_trace, place
+from sweeps.stored_profiles import StoredProfile, place, store, store_trace
+from sweeps.temporary import temporary_folder
 from sweeps.variant import INSTALLED, RunAxes, Variant
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
 from workers.measure import device_capture as captures
 from workers.measure.attach import Attached, attach, program_of_release, push_program
 from workers.measure.device_capture import Capture
-from workers.measure.processes import read, told
+from workers.measure.processes import output_of, read
 from workers.measure.run_request import run_request
 from workers.measure.timed_block import START_DEADLINE_S
 from workers.runtimes import operator_profile, registry
@@ -33,7 +33,7 @@ of them."""
 class Profiled:
     """The result of one profiled or captured run of a job's build on a device."""
 
-    kept: KeptProfile
+    profile: StoredProfile
     file: Path
     """The file with the trace, or with the recording of a capture."""
 
@@ -49,9 +49,9 @@ class _Ready:
 
     def kept_profile(
         self, suffix: str, output: operator_profile.Profile | RunReport, iteration_ns: tuple[int, ...]
-    ) -> KeptProfile:
+    ) -> StoredProfile:
         row, facts = self.row, self.attached.facts
-        return KeptProfile(
+        return StoredProfile(
             job=row.name,
             build_key=row.build_key,
             device=facts.name,
@@ -80,11 +80,11 @@ def profile(row: ResultRow, device: str, workspace: Workspace, *, iterations: in
         program = _profiler(runtime, ready.attached, variant)
         argv = runtime.profile_command(ready.request, iterations, warmup, program)
         argv = argv if program else command_within(argv, variant.runner_toolchain)
-        _, result = told(ready.attached.device, argv, runtime.parse_profile, START_DEADLINE_S + _DEADLINE_S)
+        _, result = output_of(ready.attached.device, argv, runtime.parse_profile, START_DEADLINE_S + _DEADLINE_S)
     document = ready.kept_profile("trace.json", result, result.iteration_ns)
     document = document.model_copy(update={"operators": operator_profile.kept_operators(result)})
-    trace = keep_trace(workspace, document, result.trace(f"{row.name} on {document.device}"))
-    return Profiled(kept=document, file=trace)
+    trace = store_trace(workspace, document, result.trace(f"{row.name} on {document.device}"))
+    return Profiled(profile=document, file=trace)
 
 
 def captured(
@@ -124,21 +124,22 @@ def captured(
         )
         runtime = registry.get(row.runtime)
         argv = runtime.command(request, program.path)
-        part = workspace.root / f"capture-{secrets.token_hex(8)}.part"
+        deadline_s = START_DEADLINE_S + 3 * _MOST_SECONDS
         try:
-            deadline_s = START_DEADLINE_S + 3 * _MOST_SECONDS
-            completed = captures.run(attached.device, capture, recorder, argv, deadline_s, part)
-            report = read(completed, runtime.parse)
-            document = ready.kept_profile(capture.suffix, report, report.samples_ns)
-            document = document.model_copy(update={"capture": capture.name})
-            file = place(workspace, document)
-            part.replace(file)
+            with temporary_folder(workspace.root) as folder:
+                recording = folder / capture.suffix
+                completed = captures.run(attached.device, capture, recorder, argv, deadline_s, recording)
+                report = read(completed, runtime.parse)
+                document = ready.kept_profile(capture.suffix, report, report.samples_ns)
+                document = document.model_copy(update={"capture": capture.name})
+                file = place(workspace, document)
+                recording.replace(file)
         except OSError as error:
-            raise StoreError(f"{part} cannot be kept: {error.strerror}", "make room there") from error
-        finally:
-            part.unlink(missing_ok=True)
-    keep(workspace, document)
-    return Profiled(kept=document, file=file)
+            raise StoreError(
+                f"a recording cannot be kept in {workspace.root}: {error.strerror}", "make room there"
+            ) from error
+    store(workspace, document)
+    return Profiled(profile=document, file=file)
 
 
 def _runner(attached: Attached, variant: Variant) -> Program | None:

@@ -1,4 +1,4 @@
-"""Figures with their intervals as dots, one line each, the name above it. Pure."""
+"""Charts of figures with their intervals: one dot a line, with the build's name above it. Pure."""
 
 import pandas as pd
 
@@ -8,17 +8,18 @@ from dashboard.style import GREEN, GREY, PINK, VERMILION, Palette
 from sweeps.text import digits
 
 CHECKS = ("constraints kept", "unresolved", "constraint missed", "disqualified")
-"""The statuses of variants that were only checked, in the order of legends."""
+"""Statuses of variants that were only checked, in the order of legends."""
 
 BACKENDS = ("CPU", "NNAPI")
-"""The backends that `backends` compares, in the order of its dots."""
+"""Backends that the chart `backends` compares, in the order of its dots."""
 
 
 _DIRECT: Spec = {"field": "shade", "type": "nominal", "scale": None}
 
 
 def latency(rows: pd.DataFrame, look: Palette) -> Spec:
-    """A dot for each p50 latency (ms) with its 95 % interval, best rank on top, the name above it."""
+    """Return a chart with a dot for each build's p50 latency (ms) and its 95 % interval, the best rank on top. `rows`:
+    `dashboard.rows.ranked`."""
     shown = rows[rows["latency_p50_ms"].notna()]
     places, height = draw.lines_of(list(shown["variant"]))
     data = [
@@ -35,7 +36,7 @@ def latency(rows: pd.DataFrame, look: Palette) -> Spec:
         }
         for row, (text, top, dot) in zip(shown.itertuples(), places, strict=True)
     ]
-    # A dot without an interval has no line: Vega would begin the line at 0.
+    # A dot without an interval gets no line, because Vega would begin the line at 0.
     spread = {"filter": "isValid(datum.low) && isValid(datum.high)"}
     across = {
         "field": "p50",
@@ -76,8 +77,9 @@ def latency(rows: pd.DataFrame, look: Palette) -> Spec:
 
 
 def drops(rows: pd.DataFrame, most_points: float | None, look: Palette) -> Spec:
-    """The accuracy drop of each checked variant in percentage points, with its 95 % interval. `most_points`: draws a
-    line at the largest drop that the objective allows."""
+    """Return a chart of the accuracy drop of each checked variant in percentage points, with its 95 % interval. `rows`:
+    `dashboard.rows.checked`. `most_points`: the largest drop that the objective allows, drawn as a line; `None` for no
+    line."""
     shown = rows[rows["drop_points"].notna()]
     places, height = draw.lines_of(list(shown["variant"]))
     data = [
@@ -135,7 +137,8 @@ def drops(rows: pd.DataFrame, most_points: float | None, look: Palette) -> Spec:
 
 
 def backends(rows: pd.DataFrame, look: Palette) -> Spec:
-    """p50 latency in milliseconds with 95 % intervals: for each label, NNAPI's dot beside the CPU's."""
+    """Return a chart of p50 latencies (ms) with 95 % intervals: for each label, NNAPI's dot beside the CPU's. `rows`:
+    `dashboard.rows.backend_bars`."""
     labels = list(dict.fromkeys(rows["label"]))
     places, height = draw.lines_of(labels)
     where = dict(zip(labels, places, strict=True))

@@ -1,4 +1,4 @@
-"""All charts of rankings share these marks, axes and looks, as parts of Vega-Lite specifications."""
+"""Marks, axes and colours that all charts of rankings share, as parts of Vega-Lite specifications."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,13 +11,13 @@ from dashboard.words import wrapped
 Spec = dict[str, Any]
 
 STATUS = ("winner", "tied with it", "may ship", "unresolved", "may not ship")
-"""Colours and shapes show these states of a ranked build, in the order of legends."""
+"""Statuses of a ranked build, which colours and shapes show, in the order of legends."""
 
 PADDING = {"left": 0, "right": 2, "top": 2, "bottom": 2}
-"""Around a chart, in pixels. Streamlit leaves 20 below one that says nothing of it."""
+"""Padding around a chart, in pixels. Without it, Streamlit leaves 20 below a chart."""
 
 NAME_WIDTH = 40
-"""A line of a name has this many characters, which 300 pixels hold."""
+"""Most characters in one line of a build's name; they fit into 300 pixels."""
 
 _SHAPES = ("diamond", "diamond", "circle", "square", "triangle-up")
 _SIZES = (260, 150, 110, 110, 100)
@@ -49,7 +49,8 @@ def tip(row: Any) -> dict[str, str]:
 
 
 def chart(data: Sequence[Spec], layers: list[Spec], height: int, look: Palette) -> Spec:
-    """Data inside a layer stays in the specification: to make an Arrow table of it takes longer than all the rest."""
+    """Return a Vega-Lite chart of these layers. The data are inside a layer, because Streamlit converts data at the top
+    level to an Arrow table, which takes longer than everything else."""
     return {
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
@@ -60,7 +61,8 @@ def chart(data: Sequence[Spec], layers: list[Spec], height: int, look: Palette) 
 
 
 def lines_of(names: Sequence[str]) -> tuple[list[tuple[str, int, int]], int]:
-    """The text of each name in lines, and the pixels from the top to the text and to the dot; and the height."""
+    """Return for each name its wrapped text and the pixels from the chart's top to the text and to the dot; and the
+    chart's height in pixels."""
     texts, top = [], 4
     for name in names:
         lines = wrapped(name, NAME_WIDTH)
@@ -93,7 +95,7 @@ def axis(title: str, look: Palette, ticks: int = 5) -> Spec:
 
 
 def looks(rows: pd.DataFrame, look: Palette) -> Spec:
-    """Colour, shape and size by status."""
+    """Return the encoding of colour, shape and size by the status of a build."""
     sizes = {"domain": list(STATUS), "range": list(_SIZES)}
     return {
         "color": colour(rows, look),
@@ -108,14 +110,14 @@ def colour(rows: pd.DataFrame, look: Palette) -> Spec:
 
 
 def present(rows: pd.DataFrame, statuses: tuple[str, ...], values: tuple[str, ...]) -> Spec:
-    """A scale on which each status always has the same value."""
+    """Return a scale of the statuses that occur, in which each status has the same value in every chart."""
     occurring = set(rows["status"])
     present = [(status, value) for status, value in zip(statuses, values, strict=True) if status in occurring]
     return {"domain": [status for status, _ in present], "range": [value for _, value in present]}
 
 
 def shade(status: str, look: Palette) -> str:
-    """The colour of a status."""
+    """Return the colour of a status."""
     return dict(zip(STATUS, _colours(look), strict=True))[status]
 
 

@@ -1,6 +1,7 @@
-"""The heat map of a fleet: a line for each device, its name above its cells, so that it is whole at any width. Pure.
+"""The heat map of a fleet: a row for each device, with the device's name above its cells, so that no name is cut at any
+width. Pure.
 
-A cell that is clicked is the selection `cell`, with its `device`, `model` and `job`.
+A click on a cell gives the selection `cell`, with the cell's `device`, `model` and `job`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from dashboard.words import wrapped
 
 _LINE_PX, _NAME_PX, _PAD_PX = 14, 22, 7
 _PALEST = 1.6
-"""A cost that is this much above 1 has the palest shade."""
+"""Costs that exceed 1 by this much or more have the palest shade."""
 
 
 TINTS = (
@@ -24,40 +25,42 @@ TINTS = (
     ("#C9501B", "#FFFFFF"),
     ("#A9B2BC", "#10161E"),
 )
-"""Colours of builds and of what is written on them, the last one for all others: they differ in brightness too."""
+"""Pairs of colours for a build's cells and for the text on them, the last pair for all further builds. The colours
+differ in brightness too."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeatCell:
-    """A cell has its text in lines, and the looks of it."""
+    """Cell of the heat map: its text in lines, and its colours."""
 
     column: int
     device: str
     model: str
     job: str
-    """A click on the cell opens this job."""
+    """Key of the job that a click on the cell opens."""
     lines: tuple[str, ...]
-    """The first one is the largest."""
+    """Lines of text; the first one is bold."""
     cost: float | None
-    """1 is the darkest shade; `None`: no shade."""
+    """Cost as a multiple of the best build's: 1 has the darkest shade; `None` has no shade."""
     tip: str
     has_ring: bool = False
     tint: int | None = None
-    """The number of a colour, in place of a shade, that says which build it is."""
+    """Index into `TINTS`: a colour that identifies the build, in place of a shade."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeatRow:
-    """A device with its cells."""
+    """Row of the heat map: a device with its cells."""
 
     name: str
     cells: tuple[HeatCell, ...]
     notes: str = field(default="")
-    """The notes stand at the right end of the name's line."""
+    """Notes at the right end of the name's line."""
 
 
 def heat_map(heads: Sequence[str], rows: Sequence[HeatRow], look: Palette, *, characters: int = 18) -> Spec:
-    """`heads`: what the columns are. `characters`: so many fit beside each other in a cell."""
+    """Return the heat map. `heads`: titles of the columns. `characters`: how many characters fit into a line of a
+    cell."""
     columns = list(range(max(1, len(heads))))
     head_lines = ["\n".join(wrapped(head, characters)) for head in heads]
     top = _PAD_PX + _LINE_PX * max((text.count("\n") + 1 for text in head_lines), default=0)
@@ -166,12 +169,12 @@ def heat_map(heads: Sequence[str], rows: Sequence[HeatRow], look: Palette, *, ch
 
 
 def _raw(name: str) -> Spec:
-    """Pixels from the top."""
+    """Return the encoding of a field with pixels from the top."""
     return {"field": name, "type": "quantitative", "scale": None, "axis": None}
 
 
 def _shade(cost: float | None, look: Palette) -> tuple[str, str]:
-    """The colours of a cell and of what is written on it."""
+    """Return the colour of a cell, and the colour of the text on it."""
     if cost is None:
         return look.empty, look.quiet
     share = min(1.0, max(0.0, (cost - 1.0) / _PALEST))

@@ -1,6 +1,7 @@
-"""The charts of one job, of a comparison, and of a device's sentinel. Pure: rows in, a Vega-Lite specification out.
+"""Charts of one job, of a comparison, and of a device's sentinel. Pure: rows in, a Vega-Lite specification out.
 
-Only titles, field names and colours are written here. Text from the journal reaches Vega as data.
+The specifications contain only constant titles, field names and colours. Text from the journal is passed to Vega as
+data.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ HEIGHT_PX = 260
 
 
 def samples(columns: Rows, spans: Rows, look: Palette) -> Spec:
-    """`columns`: `job_rows.sample_columns`; `spans`: `job_rows.block_spans`."""
+    """Return the chart of a job's samples over time. `columns`: `job_rows.sample_columns`; `spans`:
+    `job_rows.block_spans`."""
     across = _x("at_s", "Seconds of timed iterations; blocks side by side")
     tips = _tips(block="Block", low_ms="Lowest (ms)", high_ms="Highest (ms)", samples="Samples")
     ends = [
@@ -43,7 +45,7 @@ def samples(columns: Rows, spans: Rows, look: Palette) -> Spec:
 
 
 def warmups(rows: Rows, look: Palette) -> Spec:
-    """`rows`: `job_rows.warmup_rows`."""
+    """Return the chart of the blocks' first inferences and warm-ups. `rows`: `job_rows.warmup_rows`."""
     encoding = {
         "x": {**_x("iteration", "Iteration of the process; 0 is the first inference"), "axis": _whole_axis(rows)},
         "y": {**_y("ms", "Latency (ms), logarithmic"), "scale": {"type": "log", "nice": False, "padding": 10}},
@@ -65,7 +67,7 @@ def warmups(rows: Rows, look: Palette) -> Spec:
 
 
 def temperatures(rows: Rows, look: Palette) -> Spec:
-    """`rows`: `job_rows.temperature_rows`."""
+    """Return the chart of temperatures before and after each block. `rows`: `job_rows.temperature_rows`."""
     colour = {
         "field": "when",
         "type": "nominal",
@@ -85,8 +87,9 @@ def temperatures(rows: Rows, look: Palette) -> Spec:
 
 
 def sentinel(looks: Rows, changed: Rows, look: Palette, measured: Rows = ()) -> Spec:
-    """`looks`: `at` (ISO 8601, UTC), `ms`, `run`. `changed` and `measured`: spans with `from` and `to`, in which the
-    device changed its speed, and in which a job was measured."""
+    """Return the chart of a sentinel's latency over time. `looks`: one row for each block of the sentinel, with `at`
+    (ISO 8601, UTC) and `ms`. `changed` and `measured`: spans with `from` and `to`, in which the device's own speed had
+    changed, and in which a job was measured."""
     when = {"field": "at", "type": "temporal", "title": "UTC", "scale": {"type": "utc", "padding": 12}}
     layers = [
         {
@@ -122,7 +125,8 @@ def sentinel(looks: Rows, changed: Rows, look: Palette, measured: Rows = ()) -> 
 
 
 def distributions(bins: Rows, medians: Rows, look: Palette) -> Spec:
-    """`bins`: `compare_rows.histograms`; `medians`: `compare_rows.block_points`. A lies above B."""
+    """Return the chart of the samples and block figures of the two sides of a comparison, A above B. `bins`:
+    `compare_rows.histograms`; `medians`: `compare_rows.block_points`."""
     across = _x("low_ms", "Latency (ms)")
     up = {"field": "base", "type": "quantitative", "axis": None, "scale": {"domain": [-0.3, 2.4]}}
     colour = {
@@ -162,7 +166,8 @@ def distributions(bins: Rows, medians: Rows, look: Palette) -> Spec:
 
 
 def ratios(rows: Rows, estimate: dict[str, float], look: Palette) -> Spec:
-    """`rows`: `compare_rows.paired`. `estimate`: `value`, and `low` and `high` where there is an interval."""
+    """Return the chart of the ratio of B to A in each round. `rows`: `compare_rows.paired`. `estimate`: `value`, and
+    `low` and `high` if it has an interval."""
     up = {**_y("ratio", "B as a multiple of A"), "scale": {"zero": False, "padding": 14}}
     layers: list[Spec] = []
     if "low" in estimate:
@@ -198,11 +203,12 @@ def ratios(rows: Rows, estimate: dict[str, float], look: Palette) -> Spec:
 
 
 _TICKS: Spec = {"expr": "max(2, ceil(width / 90))"}
-"""The chart has this many ticks: Vega's own are so many that they touch on a wide screen."""
+"""Number of ticks by the chart's width: Vega's default is so many that their labels touch on a wide screen."""
 
 
 def _layers(layers: list[Spec], look: Palette, rows: Rows = (), height: int = HEIGHT_PX) -> Spec:
-    """Data inside a layer stays in the specification: to make an Arrow table of it takes longer than all the rest."""
+    """Return a Vega-Lite chart of these layers. `rows` are put inside a layer, because Streamlit converts data at the
+    top level to an Arrow table, which takes longer than everything else."""
     return {
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},

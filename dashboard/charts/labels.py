@@ -1,4 +1,5 @@
-"""Names stand beside points, so that none lies on another one or on a point: for charts of any width. Pure."""
+"""The placement of names beside points, so that no name covers another one or a point, for charts of any width.
+Pure."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -7,13 +8,13 @@ from dataclasses import dataclass
 from dashboard.words import wrapped
 
 FROM_PX = (0, 400, 640)
-"""Names are placed for each of these widths of the part where points are, or more. Where there is more room, the same
-places do: points lie further apart, and names stay as wide as they are."""
+"""Widths in pixels of a chart's plot area for which names are placed. A placement also fits all wider charts up to the
+next width: there the points lie further apart, and the names keep their size."""
 NARROWEST_PX = 230
-"""A screen of 420 pixels leaves this width."""
+"""Width of the plot area on a screen of 420 pixels."""
 FONT_PX, LINE_PX = 12, 14
 _CHARACTER_PX = 6.9
-"""The widest fonts that browsers take have this width: a name is not wider than it is assumed to be."""
+"""Width of a character in the widest of the usual fonts, so that no name is wider than assumed."""
 BESIDE_PX = 5
 _POINT_PX, _GAP_PX = 9, 3
 Point = tuple[float, float]
@@ -21,14 +22,15 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A name beside its point."""
+    """Name beside its point."""
 
     text: str
-    """The lines of the name."""
+    """Name, wrapped into lines."""
     align: str
-    """`left`: it begins at the point, beside the vertical line of its interval; `right`: it ends there."""
+    """Alignment: with `left` the name begins at the point, beside the vertical line of its interval; with `right` it
+    ends there."""
     dy: int
-    """Pixels from the point down to its top."""
+    """Pixels from the point down to the name's top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,9 @@ class _Box:
 def placed(
     points: Sequence[Point], names: Sequence[str], order: Sequence[int], width: float, height: float
 ) -> list[Label | None]:
-    """The label of each point, if there is room for it. `points`: pixels from the left and from the top, of a chart of
-    this `width` and `height`; those in `order` may have a name. The first of them has one if any fits into the
-    chart."""
+    """Return the label of each point, `None` without room for it. `points`: pixels from the left and from the top of a
+    chart of this `width` and `height`. `order`: the indices of points that may have a name, the most important first;
+    the first one gets its name whenever it fits into the chart."""
     labels: list[Label | None] = [None] * len(points)
     dots = [_Box(x - _POINT_PX, y - _POINT_PX, x + _POINT_PX, y + _POINT_PX) for x, y in points]
     boxes: list[_Box] = []
@@ -66,7 +68,8 @@ def placed(
 
 
 def _ways(point: Point, name: str, width: float, height: float) -> Iterator[tuple[Label, _Box]]:
-    """The places where the name of a point may stand: above the point first, and to the side with more room first."""
+    """Yield the places where the name of a point fits into the chart: first above the point, and first to the side with
+    more room."""
     x, y = point
     most = min(30, int((width / 2 - BESIDE_PX) / _CHARACTER_PX))
     lines = wrapped(name, most)

@@ -1,4 +1,4 @@
-"""Latency against accuracy, and who is on the front of the best trade-offs. Pure."""
+"""The chart of latency against accuracy, and the Pareto front of the best trade-offs. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -19,36 +19,37 @@ _PAD_X, _PAD_Y = 24, 14
 
 @dataclass(frozen=True, slots=True)
 class AccuracyAxis:
-    """The vertical axis of `tradeoff`: a title, and reference lines (percent)."""
+    """Vertical axis of the chart `tradeoff`: a title, and reference lines (percent)."""
 
     title: str
     eager_percent: float | None = None
-    """The fp32 eager model's own accuracy."""
+    """Accuracy of the fp32 eager model."""
     least_percent: float | None = None
-    """The lowest accuracy that the objective's constraint on the accuracy drop allows."""
+    """Lowest accuracy that the objective's constraint on the accuracy drop allows."""
 
     @classmethod
     def of(cls, objective: ObjectiveSpec, rows: pd.DataFrame, metric: str) -> "AccuracyAxis":
-        """The axis of `rows`, which is `dashboard.rows.ranked`: with the two lines if accuracy is top-1."""
+        """Return the axis for `rows` (`dashboard.rows.ranked`), with the two reference lines if `metric` is top-1."""
         title = f"{METRICS[metric].title} (%)"
         rated = rows[rows["accuracy"].notna() & rows["drop_points"].notna()]
         if metric != "top1_percent" or rated.empty:
             return cls(title)
         eager = float(rated["accuracy"].iloc[0] + rated["drop_points"].iloc[0])
         most = most_drop(objective)
-        # A limit below zero is kept by every build, and has no place on the axis.
+        # Every build keeps a limit below zero, so the limit gets no line.
         return cls(title, eager, None if most is None or most > eager else eager - most)
 
     @property
     def lines_in_words(self) -> str:
-        """The meaning of the reference lines; empty without any."""
+        """The meaning of the reference lines, in words; empty without lines."""
         lines = [] if self.eager_percent is None else [f"Line: fp32 eager, {self.eager_percent:.2f} %."]
         lines += [] if self.least_percent is None else [f"Dashed: the least allowed, {self.least_percent:.2f} %."]
         return " ".join(lines)
 
 
 def most_drop(objective: ObjectiveSpec) -> float | None:
-    """The largest accuracy drop that the objective allows (points)."""
+    """Return the largest accuracy drop that the objective allows, in percentage points; `None` without such a
+    constraint."""
     allowed = [
         bound.at_most
         for bound in objective.constraints
@@ -58,8 +59,8 @@ def most_drop(objective: ObjectiveSpec) -> float | None:
 
 
 def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int = 380) -> Spec:
-    """Latency against accuracy with both intervals, the best trade-offs joined by a line. The points can be picked: the
-    selection `picked` has their `job_key`."""
+    """Return the chart of latency against accuracy with both intervals, the Pareto front joined by a line. `rows`:
+    `dashboard.rows.ranked`. A click on a point gives the selection `picked` with its `job_key`."""
     shown = rows[rows["latency_p50_ms"].notna() & rows["accuracy"].notna()].iloc[::-1]
     # An interval from the normal distribution may exceed an accuracy of 100 %.
     ends = {name: shown[name].clip(0.0, 100.0) for name in ("accuracy_low", "accuracy_high")}
@@ -83,7 +84,7 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int 
         }
         for row, beside in zip(shown.itertuples(), names, strict=True)
     ]
-    # Logarithmic: variants differ by factors, and the choice is among the fast ones.
+    # The axis is logarithmic, because variants differ by factors, and the choice is among the fast ones.
     log = {"type": "log", "nice": False, "padding": _PAD_X}
     x = {
         "field": "p50",
@@ -162,8 +163,9 @@ _LATENCIES = ("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms")
 def names_beside(
     rows: pd.DataFrame, front: frozenset[str], span: Sequence[float], height: int
 ) -> list[dict[str, str | int]]:
-    """For each point the fields `text0`, `align0`, `dy0`, and so on for each width in `labels.FROM_PX`: the names of
-    the winner, of what is tied with it and of the rest of the `front`, where there is room. `span`: as of `_span`."""
+    """Return for each point the fields `text0`, `align0`, `dy0`, and so on for each width in `labels.FROM_PX`. The
+    winner, its ties and the other builds of the `front` get names, as far as there is room; the text of the others is
+    empty. `span`: as of `_span`."""
     if rows.empty:
         return []
     logs = [math.log(ms) for name in _LATENCIES for ms in rows[name].dropna()]
@@ -188,7 +190,7 @@ def names_beside(
 
 
 def _by_width(field: str) -> str:
-    """An expression for the field of the width that the chart has now."""
+    """Return a Vega expression that selects the field for the chart's present width."""
     expression = f"datum.{field}0"
     for number, from_px in list(enumerate(labels.FROM_PX))[1:]:
         expression = f"width < {from_px} ? {expression} : datum.{field}{number}"
@@ -196,7 +198,8 @@ def _by_width(field: str) -> str:
 
 
 def front_keys(rows: pd.DataFrame) -> frozenset[str]:
-    """Job keys of the rows on the Pareto front: they may win, and no other such row is faster without less accuracy."""
+    """Return the job keys of the rows on the Pareto front: those that may win, unless a faster row that may win is at
+    least as accurate."""
     best = float("-inf")
     keys: list[str] = []
     may_win = rows[rows["verdict"] == "pass"]
@@ -209,7 +212,8 @@ def front_keys(rows: pd.DataFrame) -> frozenset[str]:
 
 
 def _span(rows: pd.DataFrame, axis: AccuracyAxis) -> list[float]:
-    """Range of the accuracy axis (percent): all points, intervals and lines, with room, never above 100."""
+    """Return the range of the accuracy axis in percent: it contains all points, intervals and lines, with some room,
+    and ends at 100."""
     ends = [rows["accuracy"], rows["accuracy_low"], rows["accuracy_high"]]
     values = [float(value) for column in ends for value in column.dropna()]
     values += [line for line in (axis.eager_percent, axis.least_percent) if line is not None]
@@ -219,7 +223,8 @@ def _span(rows: pd.DataFrame, axis: AccuracyAxis) -> list[float]:
 
 
 def _lines(axis: AccuracyAxis, look: Palette) -> list[Spec]:
-    """Horizontal lines. Their names stand below the chart: in it, points would lie on them."""
+    """Return the horizontal reference lines. They are explained below the chart, because labels inside would be covered
+    by points."""
     return [
         {
             "data": {"values": [{"accuracy": value}]},

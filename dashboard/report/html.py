@@ -1,4 +1,4 @@
-"""The report as one HTML page: charts are pictures in it, nothing in it runs, and it asks the network for nothing."""
+"""The report as one HTML page with charts as pictures, without scripts and without requests to the network."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -30,8 +30,8 @@ def page(
     notes: Sequence[str] = (),
     each: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """The whole page as text. `sweep_file`: YAML to repeat it with. `notes`: of the whole sweep. `each` is told the
-    device of each section."""
+    """Return the whole page as text. `sweep_file`: the sweep file as YAML. `notes`: notes about the whole sweep. `each`
+    is called with the device of each section, for progress."""
     drawn: list[dict[str, Any]] = []
     for section in sections:
         each(section.device)
@@ -40,7 +40,7 @@ def page(
             for chart in section.charts
         ]
         drawn.append({"section": section, "charts": charts})
-    # The template escapes everything that is put into it.
+    # The template escapes all values.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("dashboard.report").joinpath("report.html.j2").read_text("utf-8"))
     return template.render(
@@ -60,7 +60,7 @@ def page(
 
 
 def _image(spec: Spec, background: str) -> Markup:
-    """The address of a chart as an SVG inside the page: a picture, in which no script runs."""
+    """Return a data URL of a chart as an SVG picture, in which no script runs."""
     config = {**spec.get("config", {}), "font": "system-ui, sans-serif"}
     whole = {**spec, "width": _WIDTH_PX, "background": background, "config": config}
     svg = vl_convert.vegalite_to_svg(whole, allowed_base_urls=[])

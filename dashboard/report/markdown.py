@@ -1,4 +1,5 @@
-"""The report as Markdown for a pull request: the winners, and each device's ranking folded under them. Pure."""
+"""The report as Markdown for a pull request: the winners, and below them each device's ranking in a folded section.
+Pure."""
 
 import re
 from collections.abc import Sequence
@@ -7,10 +8,11 @@ from dashboard.margin_sentences import Sentence
 from dashboard.report.sections import Section, TextTable
 
 _ESCAPED = re.compile(r"[\\`|~$]|\*(?=\S)|(?<=\S)\*|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])")
-"""Marks where they mean something: a star between spaces, an underscore within a word and brackets alone do not."""
+"""Pattern of Markdown marks that a backslash escapes, only in positions where they have a meaning: a star between
+spaces, an underscore within a word and brackets alone have none."""
 _REFERRED = re.compile(r"<|^[>#]|&(?=[#\w])|[@#](?=\w)|:(?=//|[\w+-]+:)|(?<=www)\.", re.IGNORECASE)
-"""HTML, mentions, numbers of issues, addresses and emojis, which an escape does not break. The other marks mean
-something at the beginning of a line only, where none of this stands."""
+"""Pattern of characters that begin HTML, mentions, numbers of issues, URLs and emojis, which a backslash does not
+break. Markdown's remaining marks have a meaning only at the beginning of a line, where no untrusted text is placed."""
 _IN_HTML = re.compile(r"[<>&\"'@#:`*\\\[\]]|(?<=www)\.", re.IGNORECASE)
 _MARKS = {"winner": "", "tied": "tied", "provisional": "provisional", "none": "none may ship"}
 
@@ -18,9 +20,10 @@ _MARKS = {"winner": "", "tied": "tied", "provisional": "provisional", "none": "n
 def markdown(
     sweep: str, sections: Sequence[Section], *, objective: str, version: str, notes: Sequence[str] = ()
 ) -> str:
-    """Text in GitHub's Markdown. What comes from devices and models is shown literally: no link, mention or HTML.
+    """Return the report in GitHub's Markdown. Text from devices and models is shown literally: no link, mention or
+    HTML.
 
-    `notes`: of the whole sweep."""
+    `notes`: notes about the whole sweep."""
     summary = TextTable(
         "",
         ("Device", "Model", "Ship", "p50", ""),
@@ -58,12 +61,11 @@ def _sentence(sentence: Sentence) -> str:
 
 
 def _literal(text: str) -> str:
-    """The text unchanged, except for characters that Markdown would not show literally. Addresses, mentions and emojis
-    are broken, too."""
+    """Escape the characters that Markdown would not show literally. URLs, mentions and emojis are broken, too."""
     escaped = _ESCAPED.sub(lambda match: f"\\{match[0]}", text)
     return _REFERRED.sub(lambda match: f"&#{ord(match[0])};", escaped)
 
 
 def _html(text: str) -> str:
-    """The text for an element of HTML, where Markdown's escapes do not count."""
+    """Escape text for an HTML element, in which Markdown's escapes have no effect."""
     return _IN_HTML.sub(lambda match: f"&#{ord(match[0])};", text)

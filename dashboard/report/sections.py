@@ -1,4 +1,4 @@
-"""A report has a section for each device and model: figures, charts and tables as plain values. Pure."""
+"""The sections of a report, one for each device and model: figures, charts and tables as plain values. Pure."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,12 +27,12 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.text import shortened, some
 
 MOST_DOTS = 20
-"""A chart shows at most this many builds; the table has all."""
+"""Most builds in a chart; the table has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture in both themes."""
+    """Chart in both themes."""
 
     title: str
     note: str
@@ -42,7 +42,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table of text. `numbers`: the columns that are aligned to the right."""
+    """Table of text. `numbers`: the columns that are aligned to the right."""
 
     title: str
     columns: tuple[str, ...]
@@ -53,30 +53,31 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A model on one device, under one set of conditions."""
+    """Section about one model on one device, under one set of conditions."""
 
     device: str
-    """The device's name, with the id where several devices have one name."""
+    """Display name of the device, with its id if several devices have the same name."""
     device_id: str
     model: str
     lead: str
-    """The words before the headline: `Ship this on Google Pixel 8`."""
+    """Words before the headline, such as `Ship this on Google Pixel 8`."""
     headline: str
-    """The build in words, or `No winner`."""
+    """Name of the build, or `No winner`."""
     figure: str
-    """The winner's latency; empty without one."""
+    """Latency of the winner with its unit; empty without one."""
     state: str
-    """`winner`, `tied`, `provisional` or `none`."""
+    """State: `winner`, `tied`, `provisional` or `none`."""
     sentences: tuple[Sentence, ...]
     figures: tuple[tuple[str, str, str], ...]
-    """Title, value, note."""
+    """Title, value and note of each figure."""
     charts: tuple[Chart, ...]
     tables: tuple[TextTable, ...]
     conditions: tuple[tuple[str, str], ...]
 
 
 def sections(results: Iterable[ResultRow], ranking: Ranking, objective: ObjectiveSpec) -> list[Section]:
-    """The sections of the ranking of these rows: for each device or pool, model and set of conditions, by name."""
+    """Return the sections of the ranking of these rows: one for each device or pool, model and set of conditions,
+    sorted by name."""
     places: dict[Place, list[ResultRow]] = {}
     for row in results:
         places.setdefault(Place.of(row), []).append(row)
@@ -112,7 +113,7 @@ def _section(ranked: Ranked, device: DeviceRanking, unit: str) -> Section:
 
 
 def _headline(device: DeviceRanking, table: pd.DataFrame, unit: str) -> tuple[str, str, str]:
-    """The line above the headline, the headline, and the state. `unit`: what the device is called."""
+    """Return the line above the headline, the headline, and the state. `unit`: the device's display name."""
     winner, provisional = device.winner, device.provisional
     if winner is not None:
         lead = "Ship this on" if winner.timed else "The best, but only checked and not timed, on"
@@ -228,8 +229,8 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
 
 
 def _ranking(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame, delegated: Sequence[str]) -> TextTable:
-    """Runtimes have a column where there are several, and their libraries where an app needs more for one of them.
-    `delegated`: lines on what is not."""
+    """Return the ranking as a table. It has a column for the runtime if there are several, and a column for the
+    library's size if runtimes differ in it. `delegated`: notes about builds that are not wholly delegated."""
     runtimes = {row.job_key: line(row.runtime) for row in ranked.rows}
     accuracy = METRICS[rows.accuracy_metric(device)].title
     cells = [_ranked_cells(row, runtimes[row["job_key"]], accuracy) for row in table.to_dict("records")]
@@ -261,7 +262,7 @@ _CHECKED = ("variant", "accuracy_text", "drop_text", "sqnr_text", "status", "exe
 
 
 def _ranked_cells(row: dict[Hashable, Any], runtime: str, accuracy: str) -> dict[str, str]:
-    """The cells of a ranked row, by column. `accuracy`: the title of its metric."""
+    """Return the cells of a ranked row, by column. `accuracy`: the title of the accuracy metric."""
     has_figure = {name: row[name] == row[name] for name in ("ratio", "runtime_mb")}
     return {
         "Rank": row["place"] or NOTHING,
@@ -281,7 +282,7 @@ def _ranked_cells(row: dict[Hashable, Any], runtime: str, accuracy: str) -> dict
 
 
 def _conditions(device: DeviceRanking, results: Sequence[ResultRow]) -> tuple[tuple[str, str], ...]:
-    """The conditions of the measurement, by their titles."""
+    """Return the conditions of the measurement in words, each with its title."""
     conditions = device.conditions
     measured = [row for row in results if row.outcome == "measured"]
     gate = readiness(conditions.gate, {label for row in measured for label in row.trust})

@@ -1,5 +1,5 @@
-"""Two boxes show what runs now and what needs attention: from the journal, the quarantine book and the workspace's
-lock."""
+"""Two boxes on the page Fleet: what runs now, and what needs attention, from the journal, the quarantine book and the
+workspace's lock."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -15,29 +15,30 @@ from dashboard.running import Running
 from dashboard.source import Source
 from dashboard.views import watch
 from sweeps.errors import EdgeSweepError, StoreError
-from sweeps.launching.away_devices import gone_now
+from sweeps.launching.away_devices import away_now
 from sweeps.launching.driver import find
 from sweeps.launching.live_report import Live, LiveDevice
 from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
 
 MOST = fleet_data.MOST_TROUBLES
-"""The box shows at most this many lines."""
+"""Most lines in a box."""
 
 
 class Need(NamedTuple):
-    """A line of the box."""
+    """Line of the box of what needs attention."""
 
     text: str
-    """Markdown."""
+    """Text of the line, in Markdown."""
     icon: str
     page: str = ""
-    """The page that says more of the need; empty if none does."""
-    wanted: Mapping[str, str] = {}
+    """Name of the page with details; empty if there is none."""
+    parameters: Mapping[str, str] = {}
 
 
 def show(now: Source, root: Path, run: Running) -> None:
-    """Two boxes side by side, or one below the other. `run`: without what the journal says of it."""
+    """Draw the two boxes side by side, or one below the other. `run`: the driver's state, without details from the
+    journal."""
     latest = [sweep.name for sweep in data.sweeps(now)[: fleet_data.TROUBLED]]
     measured = now.measured
     local_sweeps = tuple(name for name in latest if name in measured.sweeps)
@@ -50,7 +51,7 @@ def show(now: Source, root: Path, run: Running) -> None:
             st.caption("Needs attention")
             needs = list(_needs(now, root, run, called))
             for need in needs[:MOST]:
-                if not need.page or not links.link(need.page, need.text, icon=need.icon, **need.wanted):
+                if not need.page or not links.link(need.page, need.text, icon=need.icon, **need.parameters):
                     st.markdown(f"{need.icon} {need.text}")
             standing = fleet_data.standing(now)
             more = len(needs) - MOST + standing.troubled - len(standing.troubles)
@@ -78,7 +79,7 @@ def _runs(root: Path, called: Mapping[str, str]) -> None:
     st.markdown(f"**{words(live.sweep)}**")
     now_s = time.time()
     jobs: Mapping[str, tuple[str, str]] = {}
-    with suppress(StoreError):  # the journal's table is just made again, say: names as the driver writes them
+    with suppress(StoreError):  # without the journal's table, jobs keep the names that the driver reports
         keys = tuple(sorted({device.job for device in live.devices}))
         jobs = fleet_data.under_way(Workspace(root).journal, live.sweep, keys)
     for device in live.devices[:MOST]:
@@ -90,7 +91,8 @@ def _runs(root: Path, called: Mapping[str, str]) -> None:
 
 
 def doing_now(device: LiveDevice, now_s: float, live: Live, jobs: Mapping[str, tuple[str, str]]) -> str:
-    """The work of one device, in a few words. `jobs`: as `dashboard.running.in_words` makes it."""
+    """Return the work of one device in a few words, or the conditions that it waits for. `jobs`: the jobs' names, from
+    `dashboard.running.in_words`."""
     if device.away:
         return "away"
     if lacking := device.lacks(now_s):
@@ -108,7 +110,7 @@ def _needs(now: Source, root: Path, run: Running, called: Mapping[str, str]) -> 
         for record in QuarantineBook().records():
             if record.quarantine is not None:
                 yield Need(f"{name_of(record.name)} is quarantined {words(record.quarantine.text)}", ":material/block:")
-    gone = gone_now(Workspace(root))
+    gone = away_now(Workspace(root))
     for name in gone.devices:
         yield Need(f"{name_of(name)}: {words(gone.text(name))}", ":material/link_off:")
     for trouble in fleet_data.standing(now).troubles:

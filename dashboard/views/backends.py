@@ -1,4 +1,4 @@
-"""NNAPI against the CPU, for every device of a sweep that has both."""
+"""The table and chart of NNAPI against the CPU, for every device of a sweep that has both."""
 
 from dataclasses import replace
 
@@ -19,11 +19,12 @@ _HELP = (
     "p50 is over all rounds, so the ratio need not be the quotient of two"
 )
 MOST_DEVICES = 8
-"""The chart shows at most this many devices; the table has all."""
+"""Most devices in the chart; the table has all."""
 
 
 def show(figure: BackendFigure, place: Place) -> None:
-    """Draw the table, and a chart of the model that is looked at, this device first, if anything was timed on NNAPI."""
+    """Draw the table, and, if anything was timed on NNAPI, a chart of the place's model, with the place's device
+    first."""
     st.subheader(TITLE, anchor=False)
     pairs = sorted(
         (pair for pair in figure.pairs if pair.model == place.model), key=lambda pair: pair.device_id != place.place_id

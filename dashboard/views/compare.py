@@ -1,4 +1,4 @@
-"""Compare: two variants, devices, sweeps or dates."""
+"""The page Compare, which compares two variants, devices, sweeps or dates."""
 
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,7 @@ def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, Resu
 
 
 def _figures(verdict: Compared) -> None:
-    """The figures of the verdict."""
+    """Draw the figures of the verdict."""
     sides = (("A", verdict.a_mean_ms, verdict.a_p50_ms), ("B", verdict.b_mean_ms, verdict.b_p50_ms))
     figures = [
         (f"{letter}: latency", f"{mean:.3f} ms", f"mean of its blocks (geometric); their median is {p50:.3f} ms")
@@ -126,7 +126,7 @@ def _figures(verdict: Compared) -> None:
 
 
 def _ratio(verdict: Compared, ratio: Estimate | None, rounds: int) -> None:
-    """The ratio, with figures from the same rounds, so that the reader can compute it."""
+    """Draw the ratio over common rounds, and a note about the ratio of the verdict."""
     if ratio is not None:
         st.markdown(
             f"B / A **paired by round {compare_rows.ratio_text(ratio)}**: the median of the ratios of {rounds} common "
@@ -182,7 +182,7 @@ def _rounds(pairs: list[dict[str, Any]], ratio: Estimate | None, a: ResultRow, b
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _distributions(now: Source, sides: tuple[Side, Side], look: Palette) -> tuple[Spec | None, int]:
-    """The chart, and how many samples lie beyond it. Shared by all sessions: never change it."""
+    """Return the chart, and the number of samples beyond its end. It is cached for all sessions: never change it."""
     a, b = (_blocks(now, side) for side in sides)
     bins, beyond = compare_rows.histograms(a, b)
     if not bins:

@@ -1,4 +1,4 @@
-"""Compare's head has the choice of both sides."""
+"""The choice of the two sides on the page Compare."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -15,15 +15,15 @@ from sweeps.journal.result_place import Place
 from sweeps.results import ResultRow
 
 FEW = 24
-"""A box lists this many devices, and those that are chosen."""
+"""Number of devices that a box lists at first, besides those that are chosen."""
 EVERY = "\0every"
-"""The entry in a box of devices that lists all of them. No id has this character."""
+"""Option of a box of devices that lists all devices. No device id has its first character."""
 
 
 def suggested(now: Source, root: Path) -> tuple[Side | None, Side | None]:
-    """The sides to compare where the URL names none: the best two of the device and model that it names, or of the
-    first with two."""
-    in_url = (state.asked("sweep"), state.asked("device"), state.asked("model"))
+    """Return the sides to compare if the URL names none: the two best results of the place that fits the URL's sweep,
+    device and model best, and that has two results if possible."""
+    in_url = (state.url_value("sweep"), state.url_value("device"), state.url_value("model"))
     verdicts = sorted(
         (verdict for verdict in data.verdicts(now, root) if verdict.ranked),
         key=lambda verdict: (
@@ -38,7 +38,7 @@ def suggested(now: Source, root: Path) -> tuple[Side | None, Side | None]:
     keys = [row.job_key for row in best if row.job_key != verdicts[0].job_key]
     first = verdicts[0].job_key or (keys.pop(0) if keys else "")
     second = keys[0] if keys else first
-    if state.asked("a") is None and state.asked("b") == compare_rows.side_text(place.sweep, first):
+    if state.url_value("a") is None and state.url_value("b") == compare_rows.side_text(place.sweep, first):
         first, second = second, first
     return Side(place, first), Side(place, second)
 
@@ -48,8 +48,9 @@ def _timed(now: Source, place: Place) -> list[ResultRow]:
 
 
 def choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_back: bool) -> Side | None:
-    """Select boxes, whose choice is one parameter of the URL. `is_back`: the URL asks for nothing."""
-    in_url = state.asked(letter)
+    """Draw the select boxes of one side and return the side, which is one URL parameter. `suggested`: the first choice.
+    `is_back`: the URL has no parameters, because the user came back by the menu."""
+    in_url = state.url_value(letter)
     keys = [f"{letter} {name}" for name in ("sweep", "device", "model", "job", "date")]
     if in_url is not None and in_url != st.session_state.get(f"compared {letter}"):
         side_of_url = _of_url(now, root, in_url)
@@ -60,7 +61,7 @@ def choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_b
         for key in keys:
             st.session_state.pop(key, None)
     elif is_back and keys[0] not in st.session_state:
-        # The page shows again what it showed when the user left it by the menu.
+        # The page restores the choice that it had when the user left it by the menu.
         suggested = _of_url(now, root, st.session_state.get(f"compared {letter}", "")) or suggested
     start = suggested if suggested is not None else Side(Place("", "", ""), "")
     side = letter.upper()
@@ -81,7 +82,7 @@ def choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_b
         return None
     called = build_names(data.place_rows(now, place))
     job_key = _box(f"{side}: variant", list(timed), keys[3], start.job_key, called.get)
-    with st.container(key=state.selected(side, place, job_key)):  # the box cuts it where it is narrow
+    with st.container(key=state.selected(side, place, job_key)):  # a narrow box cuts the name
         st.caption(words(called[job_key]))
     session = _date(side, timed[job_key], keys[4], start.session)
     text = compare_rows.side_text(sweep, job_key, session)
@@ -91,8 +92,9 @@ def choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_b
 
 
 def _device(side: str, devices: Collection[str], key: str, start: str, names: Mapping[str, str]) -> str:
-    """A box of many devices has a few of them, and an entry that lists all: a first view of this page would mostly send
-    some hundred names, twice. `names`: by id."""
+    """Draw a box of devices and return the chosen id. A box of many devices lists only a few of them and an option that
+    lists all, because otherwise the first view of this page would send hundreds of names, twice. `names`: display names
+    by id."""
     everything = f"{key}: all are listed"
     if st.session_state.get(key) == EVERY:
         st.session_state[everything] = True
@@ -112,7 +114,8 @@ def _device(side: str, devices: Collection[str], key: str, start: str, names: Ma
 
 
 def _date(side: str, row: ResultRow, key: str, start: int) -> int:
-    """The session of the result that counts; 0: all of them, as where it has only one."""
+    """Draw a box of a result's sessions and return the start of the chosen one; 0 means all sessions, also if the
+    result has only one."""
     sessions = compare_rows.sessions(row)
     if len(sessions) < 2:
         return 0
@@ -131,7 +134,7 @@ def _box(label: str, options: Any, key: str, start: Any, shown: Any) -> Any:
 
 
 def _begin(options: Any, key: str, start: Any) -> Any:
-    """The option that is chosen; at first `start`, if it is one of the options."""
+    """Return the chosen option; at first `start`, if it is one of the options, otherwise the first one."""
     if st.session_state.get(key) not in options:
         st.session_state[key] = start if start in options else options[0]
     return st.session_state[key]

@@ -1,4 +1,4 @@
-"""Decide: what to ship on one device, and how sure that is."""
+"""The page Decide: what to ship on one device, and how sure that is."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -52,7 +52,7 @@ def show(root: Path) -> None:
                 lambda number: sets[int(number)],
             )
         )
-    # Streamlit keeps what was drawn under a key, until it is drawn anew: another place needs another key.
+    # Streamlit keeps the content of a key until it is drawn again, so another place needs another key.
     with st.container(key=state.selected(place, part, chosen), gap="medium"):
         _warn_of_quarantine(device_id)
         if not entries:
@@ -78,7 +78,8 @@ def _nothing_yet(now: Source, place: Place, device: str) -> None:
 
 
 def _warn_of_quarantine(device_id: str) -> None:
-    """Warn of the quarantine of the user whose dashboard this is: sweeps that others run may use the device."""
+    """Draw a warning if the user who runs this dashboard has the device in quarantine; sweeps of other users may still
+    use it."""
     with suppress(EdgeSweepError):
         kept_out = QuarantineBook().quarantine(device_id)
         if kept_out is not None:
@@ -87,7 +88,7 @@ def _warn_of_quarantine(device_id: str) -> None:
 
 
 def _choose_view() -> str:
-    """Choose a view. There is only one, unless another package adds more."""
+    """Draw the choice of a view, if other packages add some, and return its title."""
     titles = [RANKING, *(view.title for view in registry.views())]
     if len(titles) == 1:
         return RANKING
@@ -106,8 +107,8 @@ def _measured(device: DeviceRanking) -> None:
 
 
 def _sets(entries: Sequence[DeviceRanking]) -> list[str]:
-    """The names of the sets of conditions, made of what tells them apart, in words; a set that nothing tells apart is
-    numbered."""
+    """Return a name for each set of conditions, composed of the conditions in which the sets differ; sets with equal
+    names are numbered."""
     conditions = [entry.conditions for entry in entries]
     states = list(dict.fromkeys(entry.fingerprint for entry in entries))
     aspects: list[Sequence[str]] = [

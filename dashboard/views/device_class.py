@@ -1,4 +1,4 @@
-"""A device class has one winner for all its units."""
+"""The ranking of a device class, with one winner for all its units."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,8 @@ from sweeps.ranking.values import DeviceRanking
 
 
 def show_all(now: Source, root: Path, place: Place, device: DeviceRanking) -> None:
-    """The class of a device, if several of its units were measured; of many units only when that is asked for."""
+    """Draw the ranking of the device's class, if several of its units were measured; for many units only after a switch
+    is turned on."""
     by_unit = data.places(now, root, place.sweep).models
     units = tuple(
         Place(place.sweep, unit, place.model)
@@ -33,7 +34,8 @@ def show_all(now: Source, root: Path, place: Place, device: DeviceRanking) -> No
 
 
 def show(pooled: ClassRanking, names: Mapping[tuple[str, ...], str], number: int) -> None:
-    """`names`: of builds, by setup. `number` distinguishes the classes on one page."""
+    """Draw the ranking of one class. `names`: names of the builds, by setup. `number`: the index of the class on the
+    page."""
     st.subheader("All units of this class", anchor=False)
     st.caption(
         f"{len(pooled.units)} units of {inert(pooled.device)}, each a replicate: p50 divided by the class "

@@ -1,4 +1,4 @@
-"""Devices: what each is, whether it is well, who uses it, and how fast it was over time."""
+"""The page Devices: each device's facts and state, who uses it, and how fast it was over time."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from dashboard.views import empty, hosts, page_head
 from dashboard.views.tables import draw_table, table_height, text_width
 from sweeps.errors import StoreError
 from sweeps.journal.job_history import KnownDevice
-from sweeps.launching.away_devices import Gone, gone_now
+from sweeps.launching.away_devices import AwayDevices, away_now
 from sweeps.launching.sweep_commands import running_now
 from sweeps.locks import host_lock_owner, phone_name
 from sweeps.quarantine import DeviceRecord, QuarantineBook
@@ -28,9 +28,9 @@ from sweeps.ranking.overview import PlaceVerdict
 from sweeps.workspace import Workspace
 
 MOST = 20
-"""The page draws this many devices at a time: it is as quick with thousands."""
+"""Number of devices that the page draws at a time, so that it is as quick with thousands."""
 MOST_PLACES = 40
-"""This many places of one device have a line with links."""
+"""Most places of one device that are listed with links."""
 _COUNT_PX = 66
 _STATES = {
     "winner": "has a winner",
@@ -60,14 +60,14 @@ def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> N
         st.info("The copy of an MLflow server has results, and no facts of devices.", icon=":material/inbox:")
         st.text("They are in the journal of the workspace that measured them.")
         return
-    gone = gone_now(Workspace(root))
+    gone = away_now(Workspace(root))
     by_id = {device.facts.device_id: device for device in devices}
     names = _names(by_id, records)
     shown = _shown(names, _unit_of(devices))
     if not shown:
         st.info("No device is called so.", icon=":material/search_off:")
         return
-    chosen = state.asked("device") or ""
+    chosen = state.url_value("device") or ""
     offered = [*shown, *([chosen] if chosen in names and chosen not in shown else [])]
     offered_devices = [by_id[key] for key in offered if key in by_id]
     holders = {
@@ -84,13 +84,13 @@ def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> N
         )
         _overview(rows, len(names), root)
     device_id = state.chosen("device", "Device", offered, lambda key: names[key])
-    # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another device.
+    # Streamlit keeps the content of a key until it is drawn again, so another device needs another key.
     with st.container(key=state.selected(device_id), gap="medium"):
         _device(now, by_id.get(device_id), records.get(device_id), holders.get(device_id), gone, verdicts)
 
 
 def _names(devices: Mapping[str, KnownDevice], records: Mapping[str, DeviceRecord]) -> dict[str, str]:
-    """The name of each device, by id: no two alike."""
+    """Return a unique display name for each device, by id."""
     names = {key: line(f"{device.facts.device_class} · {device.facts.name}") for key, device in devices.items()}
     names |= {
         key: line(f"{record.name} (in no sweep of this workspace)")
@@ -102,7 +102,8 @@ def _names(devices: Mapping[str, KnownDevice], records: Mapping[str, DeviceRecor
 
 
 def _shown(names: Mapping[str, str], chosen: str | None) -> list[str]:
-    """The ids of the devices that the table has: `MOST` at a time, of those that are looked for."""
+    """Draw the search for devices if there are many; return the ids of the devices to list: at most `MOST` of the
+    matches."""
     if len(names) <= MOST:
         return list(names)
     with st.container(horizontal=True, gap="medium", key="choices"):
@@ -131,12 +132,12 @@ def _device(
     device: KnownDevice | None,
     record: DeviceRecord | None,
     process: int | None,
-    gone: Gone,
+    away: AwayDevices,
     verdicts: tuple[PlaceVerdict, ...],
 ) -> None:
     left, right = st.columns([1, 1], gap="large")
     with left:
-        _use(device, record, process, gone)
+        _use(device, record, process, away)
         _faults(record)
     with right:
         st.subheader("Facts", anchor=False)
@@ -156,7 +157,7 @@ def _device(
 
 
 def _records() -> dict[str, DeviceRecord]:
-    """The quarantine records of the user whose dashboard this is."""
+    """Return the quarantine records of the user who runs this dashboard, by device id."""
     try:
         return {record.device_id: record for record in QuarantineBook().records()}
     except StoreError as error:
@@ -166,8 +167,9 @@ def _records() -> dict[str, DeviceRecord]:
 
 
 def _unit_of(devices: tuple[KnownDevice, ...]) -> str | None:
-    """The device that the URL asks for. A page that looks at a pool of units asks for it: its first unit is shown."""
-    place_id = state.asked("device") or ""
+    """Return the id of the device in the URL. Links from pages about a pool have the pool's id: then the first unit of
+    the pool is chosen."""
+    place_id = state.url_value("device") or ""
     unit = next((device.facts.device_id for device in devices if place_id == device.place_ids[1]), None)
     if unit is not None:
         state.put("device", unit)
@@ -175,7 +177,7 @@ def _unit_of(devices: tuple[KnownDevice, ...]) -> str | None:
 
 
 def _overview(rows: list[dict[str, Any]], count: int, root: Path) -> None:
-    """`count`: of all devices."""
+    """Draw the table of devices. `count`: the number of all devices."""
     table = pd.DataFrame(rows)
     column = st.column_config
     draw_table(
@@ -198,7 +200,7 @@ def _overview(rows: list[dict[str, Any]], count: int, root: Path) -> None:
     )
 
 
-def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int | None, gone: Gone) -> None:
+def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int | None, away: AwayDevices) -> None:
     st.subheader("Who uses it", anchor=False)
     quarantine = record.quarantine if record else None
     if quarantine is not None:
@@ -210,7 +212,7 @@ def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int |
         return
     st.text(f"It is at: {device_rows.host_of(device.facts)}")
     name = device.facts.name
-    if missed := gone.text(name):
+    if missed := away.text(name):
         st.text(missed)
     if process is not None:
         st.text(f"Process {process} of this computer measures on it.")
@@ -251,7 +253,7 @@ def _history(now: Source, device: KnownDevice) -> None:
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _charts(now: Source, device_id: str, look: Palette) -> list[Spec]:
-    """The charts of a device's sentinels. Shared by all sessions: never change it."""
+    """Return the charts of a device's sentinels. They are cached for all sessions: never change them."""
     pairs = [job_rows.sentinel_rows(sentinel) for sentinel in history_cache.sentinels(now, device_id)]
     return [drawing.sentinel(looks, changed, look) for looks, changed in pairs]
 

@@ -1,4 +1,4 @@
-"""A table shows in what two results differ beside their latency."""
+"""The table of differences between two results besides their latency."""
 
 import pandas as pd
 import streamlit as st
@@ -9,8 +9,8 @@ from sweeps.results import ResultRow
 
 
 def show(a: ResultRow, b: ResultRow, *, one_session: bool) -> None:
-    """Draw their axes and conditions that are not alike, and their other figures. `one_session`: not all blocks of one
-    of them are compared."""
+    """Draw the axes and conditions in which the results differ, and their other figures. `one_session`: whether only
+    one session of a result is compared."""
     with st.container(border=True, key="differences"):
         st.subheader("What else differs", anchor=False)
         table = pd.DataFrame(compare_rows.differences(a, b), columns=["What", "A", "B", "B against A"])

@@ -1,4 +1,4 @@
-"""A page lists all results of a sweep, chosen by device, model and what was built; and as files to download."""
+"""The list of all results of a sweep on the page Fleet, with filters by device, model and build, and with downloads."""
 
 import shlex
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import data, downloads, state
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.markdown_escape import NOTHING, line
 from dashboard.source import Source
 from dashboard.views.tables import draw_table, table_height, text_width
 from dashboard.words import setup_names
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.metrics import METRICS
 from sweeps.report.table_files import results_table
 from sweeps.results import ResultRow
@@ -20,16 +20,16 @@ from sweeps.spec import catalog
 from sweeps.workspace import Workspace
 
 ANY = "*"
-"""The choice that leaves nothing out."""
+"""Option of a filter that accepts every value."""
 SHOWN, SENT = 100, 10_000
-"""The page draws the first number of rows, and a file has the second."""
+"""Most rows that the page draws, and most rows in a downloaded file."""
 OPEN = "results"
-"""The parameter of the URL; without it nothing is read."""
+"""URL parameter of the switch that opens the list; while it is off, no results are read."""
 _FIGURES = {"latency_p50_ms": "p50", "accuracy_drop_points": "Accuracy drop", "artifact_mb": "Size"}
 
 
 def show(now: Source, sweep: str, devices: Mapping[str, str], models: list[str]) -> None:
-    """`devices`: names for people, by id."""
+    """Draw the switch, and the filtered list if the switch is on. `devices`: display names by id."""
     with st.container(border=True, key="every-result"):
         if not state.switch(OPEN, "Look through all results"):
             return
@@ -65,7 +65,7 @@ def show(now: Source, sweep: str, devices: Mapping[str, str], models: list[str])
             whole = f"edgesweep report {shlex.quote(sweep)} --csv results.csv"
             st.text(
                 f"A file has the first {SENT:,} of them. All results: "
-                + line(here(Workspace(given().workspace)).typed(whole))
+                + line(command_hints(Workspace(server_options().workspace)).typed(whole))
             )
 
 

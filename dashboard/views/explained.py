@@ -1,4 +1,4 @@
-"""Pages explain the words of results by the table of `edgesweep explain`: meaning, cause and remedy."""
+"""Explanations of the words of results, from the table of `edgesweep explain`: meaning, cause and remedy."""
 
 import re
 from collections.abc import Iterable
@@ -8,16 +8,17 @@ import streamlit as st
 from sweeps.report.explanations import Explanation, Sort, explained
 
 _OPTION = re.compile(r"--[a-z-]+")
-"""Streamlit makes one long dash of two short ones, unless they are code. The texts of the table are our own."""
+"""Pattern of command-line options in explanations, which become code: otherwise Streamlit replaces their two dashes by
+one long dash."""
 
 
 def tip(sort: Sort, word: str) -> str | None:
-    """Markdown for a tooltip; `None` if nothing explains the word."""
+    """Return the explanation of a word in Markdown, for a tooltip; `None` if there is none."""
     return "\n\n".join(map(_said, explained(sort, word))) or None
 
 
 def show(reasons: Iterable[tuple[Sort, str]]) -> None:
-    """All of them, each once, where there is no place for tooltips: cells of tables have none."""
+    """Draw the explanations of these words, each once, in places without tooltips: table cells have none."""
     explanations = list(dict.fromkeys(explanation for sort, word in reasons for explanation in explained(sort, word)))
     if explanations:
         with st.expander("What these reasons mean, and what to do", icon=":material/info:"):

@@ -1,4 +1,4 @@
-"""Fleet, the home page: sweeps, what runs and what needs attention, and which build wins on which phone."""
+"""The home page Fleet: sweeps, what runs and what needs attention, and which build wins on which phone."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,15 +25,15 @@ from sweeps.store.fleet import SweepSum
 from sweeps.workspace import Workspace
 
 ALL = "*"
-"""The value of the parameter `model` that asks for an overview of all models."""
+"""Value of the URL parameter `model` for an overview of all models."""
 PHONES, MODELS, BUILDS, SWEEPS = 20, 6, 8, 12
-"""The page draws this many of each at a time: it is as quick with thousands."""
+"""Numbers of phones, models, builds and sweeps that the page draws at a time, so that it is as quick with thousands."""
 NEXT = 2
-"""This many builds stand below the winner where the screen is narrow."""
+"""Number of builds below the winner on a narrow screen."""
 UNKNOWN = "not known here"
-"""The state of a sweep of another workspace."""
+"""State of a sweep of another workspace."""
 CHARACTERS = 86
-"""A line of cells holds this many characters where it is narrowest."""
+"""Number of characters that fit into a row of cells on the narrowest screen that shows it."""
 
 
 def show(root: Path) -> None:
@@ -79,7 +79,7 @@ def show(root: Path) -> None:
 
 
 def _sweeps(now: Source, run: Running) -> None:
-    """A line for each sweep: how far it is, and who wins."""
+    """Draw a table of the sweeps: the state, the progress and the winning builds."""
     sums = fleet_data.standing(now).sums
     sweeps = data.sweeps(now)
     shown = [(sweep.name, sums.get(sweep.name)) for sweep in sweeps[:SWEEPS]]
@@ -114,8 +114,8 @@ def _sweeps(now: Source, run: Running) -> None:
 
 
 def state_of(sweep: str, total: SweepSum, run: Running, *, knows_jobs: bool) -> str:
-    """The state of a sweep: running, the end of this workspace's last run if it was of this sweep, and the jobs to
-    come."""
+    """Return the state of a sweep in words: `running`; or how this workspace's last run ended, if it was of this sweep,
+    and the number of jobs to come."""
     is_last = sweep == run.driver.sweep
     if is_last and run.driver.state != "idle":
         return "running"
@@ -135,7 +135,8 @@ def _winners(now: Source, sweep: str, devices: dict[str, str], models: list[str]
 
 
 def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, having: dict[str, str]) -> None:
-    """`devices`: those that are drawn; `having`: those of the model. Both: names by id."""
+    """Draw the costs of the builds of one model. `devices`: the devices on this page; `having`: the devices that have
+    the model; both are names by id."""
     drawn = {device: name for device, name in devices.items() if device in having}
     shipping.show(now, sweep, model, having)
     st.subheader("What each build costs on each device", anchor=False)
@@ -149,21 +150,21 @@ def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, having
 
 
 class Maps(NamedTuple):
-    """A map; and for a narrow screen, where it would be cut, a list per device."""
+    """Heat map, and for a narrow screen, where it would be cut, a list per device."""
 
     wide: Spec
     narrow: Spec
     builds: int
-    """The number of different builds."""
+    """Number of different builds."""
     more: str = ""
-    """The builds that are not drawn, in words."""
+    """Sentence about the builds that are not drawn."""
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def _winner_maps(
     now: Source, sweep: str, devices: tuple[tuple[str, str], ...], models: tuple[str, ...], look: Palette
 ) -> Maps:
-    """The map of winners, shared by all sessions: never change it."""
+    """Return the map of winners. It is cached for all sessions: never change it."""
     verdicts = fleet_data.drawn(now, sweep, tuple(dict(devices)), models)
     keys = tuple(sorted({verdict.job_key for verdict in verdicts.values() if verdict.job_key}))
     rows = fleet_cells.winners(dict(devices), models, verdicts, fleet_data.winner_names(now, sweep, keys))
@@ -172,7 +173,7 @@ def _winner_maps(
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def _build_maps(now: Source, sweep: str, devices: tuple[tuple[str, str], ...], model: str, look: Palette) -> Maps:
-    """The map of builds, shared by all sessions: never change it."""
+    """Return the map of builds. It is cached for all sessions: never change it."""
     names = dict(devices)
     costs = fleet_data.costs(now, sweep, model, tuple(names))
     verdicts = {
@@ -210,7 +211,8 @@ def _heat(maps: Maps, sweep: str) -> None:
 
 
 def _best_first(cells: Sequence[HeatCell]) -> tuple[HeatCell, ...]:
-    """The winner, or the first where none has won, and the next best that may ship. Nothing while there is nothing."""
+    """Return the winner's cell, or the first cell if no build has won, and the cells of the next best builds that may
+    ship; empty without cells."""
     if not cells:
         return ()
     first = next((cell for cell in cells if cell.has_ring), cells[0])
@@ -219,7 +221,7 @@ def _best_first(cells: Sequence[HeatCell]) -> tuple[HeatCell, ...]:
 
 
 def _alone(cells: Sequence[HeatCell], heads: Sequence[str], notes: str) -> HeatCell:
-    """The first of a device's cells, as wide as a narrow screen, with what the next ones cost."""
+    """Return the first of a device's cells for a narrow screen, with the costs of the next builds as further lines."""
     first, *rest = cells
     lines = (heads[first.column], *first.lines) if notes and heads else first.lines
     return replace(first, column=0, lines=(*lines, *(f"{cell.lines[0]} {heads[cell.column]}" for cell in rest)))

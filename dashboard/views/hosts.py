@@ -1,4 +1,5 @@
-"""The hosts of a lab, with who uses their devices: asked for by a button, because asking takes seconds of CPU."""
+"""The hosts of a lab, with the users of their devices. They are queried only when a button is pressed, because a query
+takes seconds of CPU."""
 
 import time
 from pathlib import Path
@@ -7,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import compare_rows
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.markdown_escape import line
 from dashboard.rights import role
 from dashboard.roles import Role
@@ -23,8 +24,8 @@ _TOLD = "hosts of the lab"
 
 
 def show(root: Path) -> None:
-    """Draw the lab's hosts; nothing, where no lab is known."""
-    options = given().lab_options
+    """Draw the lab's hosts; nothing if no lab is given."""
+    options = server_options().lab_options
     if not options:
         return
     st.subheader("Hosts of the lab", anchor=False)

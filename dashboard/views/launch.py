@@ -1,4 +1,4 @@
-"""Launch: a form and the sweep file beside it, what would run, and the button that starts it."""
+"""The page Launch: a form and the sweep file beside it, a preview of the work, and the button that starts the sweep."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import running, state
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.login import ENTER, GATE
 from dashboard.markdown_escape import inert, line, words
 from dashboard.rights import person, role
@@ -22,9 +22,9 @@ from sweeps.text import duration, plain
 from sweeps.workspace import Workspace
 
 PLANNED = "launch plan"
-"""The session's last preview, with the text that it is of, and the options of where it would run."""
+"""Key in the session for the last preview, with the file's text and the lab options that it was made for."""
 _STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-size: 0.85rem; }</style>"
-"""The sweep file has letters of one width, because its indentation has a meaning."""
+"""Style of the sweep file's text: a monospaced font, because indentation has a meaning."""
 
 
 def show(root: Path) -> None:
@@ -34,7 +34,7 @@ def show(root: Path) -> None:
     may = role()
     if may < Role.LAUNCH:
         st.info("You may look: sweeps are started by who came in by the printed link, or has a role.", icon="🔒")
-    with st.container(key="runs-here"):  # always there, so that the form keeps its place, and what is typed in it
+    with st.container(key="runs-here"):  # always drawn, so that the form keeps its place and the text typed into it
         if running.read(root).driver.state != "idle":
             live.draw(root, brief=True)
             st.caption("This workspace runs one sweep at a time. What stands below can be started when it has ended.")
@@ -46,7 +46,7 @@ def show(root: Path) -> None:
         launch_form.draw(root, may)
     with file:
         text = launch_form.draw_file(may)
-        checked = check(Workspace(root), text, given().models)
+        checked = check(Workspace(root), text, server_options().models)
         _problems(checked, text)
         _act(root, text, checked, may)
     if may is Role.OPERATE:
@@ -54,7 +54,7 @@ def show(root: Path) -> None:
 
 
 def _problems(checked: Checked, text: str) -> None:
-    """Draw each problem with the line that it is about."""
+    """Draw each problem, with the line of the file that it concerns."""
     if checked.problems:
         st.error("This file cannot be started.", icon=":material/error:")
         lines = text.splitlines()
@@ -65,11 +65,11 @@ def _problems(checked: Checked, text: str) -> None:
 
 
 def _where() -> tuple[str, ...]:
-    """Choose what the sweep runs on: more arguments of the command."""
-    lab = given().lab_options
+    """Draw the choice of where the sweep runs, and return the arguments of the command for it."""
+    lab = server_options().lab_options
     if not lab:
         return ()
-    names = {LAB: f"The lab {given().lab}", HERE: "This computer"}
+    names = {LAB: f"The lab {server_options().lab}", HERE: "This computer"}
     state.segment(ON, "Runs on", list(names), lambda key: words(names[key]))
     return launch_devices.options()
 
@@ -87,9 +87,9 @@ def _act(root: Path, text: str, checked: Checked, may: Role) -> None:
         if look:
             st.session_state[PLANNED] = None
             with st.spinner("Planning: nothing is trained, and no model is built"):
-                st.session_state[PLANNED] = (of, preview(Workspace(root), text, given().models, options))
+                st.session_state[PLANNED] = (of, preview(Workspace(root), text, server_options().models, options))
         if go:
-            start(Workspace.open(root), text, person(), given().models, options)
+            start(Workspace.open(root), text, person(), server_options().models, options)
             st.rerun()
     except EdgeSweepError as error:
         live.problem("It was not started." if go else "There is no plan of this file.", error)
@@ -137,7 +137,7 @@ def _table(columns: tuple[str, str, str], rows: tuple[tuple[str, str, str], ...]
 
 
 def _let_in() -> None:
-    """A link for one more browser: the one that is printed works once."""
+    """Draw a button that creates a link for one more browser, because the printed link works only once."""
     with st.expander("Let another browser in"):
         st.text("A link works once. Who opens it first may start and stop sweeps here.")
         if st.button("Make a link") and role() is Role.OPERATE:

@@ -1,4 +1,5 @@
-"""The devices of a new sweep: those of earlier ones, those that answer when they are looked for, and any other name."""
+"""The choice of devices for a new sweep: the devices of earlier sweeps, those that answer to a search, and any other
+name."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import state
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.markdown_escape import line, words
 from dashboard.rights import role
 from dashboard.roles import Role
@@ -18,13 +19,14 @@ from sweeps.workspace import Workspace
 
 HERE, LAB = "here", "lab"
 ON = "on"
-"""The parameter of the URL that says where a sweep runs, where a lab is known."""
+"""URL parameter that says where a sweep runs, if a lab is given."""
 _FOUND = "launch devices found"
 MOST = 40
 
 
 def draw(root: Path, may: Role, chosen: list[str], label: str, common: dict[str, Any]) -> None:
-    """The box, and the button that looks for devices. `chosen`: what the file has. `common`: of the form's widgets."""
+    """Draw the box of devices, and the button that searches for devices. `chosen`: the devices in the file. `common`:
+    arguments that all widgets of the form share."""
     box = st.container()
     if st.button("Look for devices", icon=":material/search:", disabled=may < Role.LAUNCH) and role() >= Role.LAUNCH:
         st.session_state.pop(_FOUND, None)
@@ -60,13 +62,13 @@ def draw(root: Path, may: Role, chosen: list[str], label: str, common: dict[str,
 
 
 def options() -> tuple[str, ...]:
-    """Arguments of commands that use what the sweep would run on."""
-    return given().lab_options if state.asked(ON) != HERE else ()
+    """Return the arguments that name the lab, if the sweep is to run there."""
+    return server_options().lab_options if state.url_value(ON) != HERE else ()
 
 
 @st.cache_data(ttl=60, max_entries=8, show_spinner=False)
 def _earlier(root: Path) -> list[str]:
-    """The names of this computer, and of the devices that earlier sweeps of the workspace measured on."""
+    """Return the names of this computer and of the devices of the workspace's last 20 sweeps."""
     names = ["local"]
     workspace = Workspace(root)
     if workspace.journal.exists():

@@ -1,4 +1,4 @@
-"""The sweep file that Launch starts, and the form beside it: each shows what is changed in the other."""
+"""The sweep file that Launch starts, and the form beside it: a change in either appears in the other."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,13 +30,13 @@ from sweeps.spec.grid import GridSpec
 from sweeps.workspace import Workspace
 
 TEXT = "launch file"
-"""Key of the sweep file's text in the session: what the form shows follows from it."""
+"""Key in the session for the sweep file's text, from which the form's values are computed."""
 MOST_CHARACTERS = 65_536
 NEW, KEPT, EXAMPLE = "new", "kept", "example"
 _LEFT = "launch file as it was left"
-"""Streamlit forgets a widget's value while another page is shown."""
+"""Key in the session for a copy of the text, because Streamlit drops a widget's value while another page is shown."""
 _BASE, _ASKED = "launch base", "launch asked"
-"""The file that the text began with, and what the address has asked for."""
+"""Keys in the session for the file that the text began with, and for the fields in the page's URL."""
 _EXAMPLES = Path(catalog.__file__).parents[1] / "specs"
 _LABELS = {
     "name": "Name",
@@ -75,14 +75,14 @@ _BUDGETS = {
 
 
 def begin(root: Path, may: Role) -> None:
-    """Choose a file to begin with, and let the address decide where it is new."""
+    """Draw the choice of a file to begin with, and apply fields in the page's URL if they are new."""
     files = _files(root) if may >= Role.LAUNCH else {NEW: ("A new sweep", SweepForm().text())}
     chosen = state.chosen("file", "Begin with", list(files), lambda key: line(files[key][0]), default=NEW)
     text = st.session_state.get(TEXT, st.session_state.get(_LEFT))
     is_new = text is None or st.session_state.get(_BASE) != chosen or may < Role.LAUNCH
     if is_new:
         text = files[chosen][1]
-    in_url = {name: text_in_url for name in FIELDS if (text_in_url := state.asked(name)) is not None}
+    in_url = {name: text_in_url for name in FIELDS if (text_in_url := state.url_value(name)) is not None}
     if in_url != st.session_state.get(_ASKED):
         text = _as_asked(str(text), in_url)
     st.session_state[_BASE] = chosen
@@ -91,7 +91,7 @@ def begin(root: Path, may: Role) -> None:
 
 
 def draw(root: Path, may: Role) -> None:
-    """The form. Each change is written into the file, whose other lines stay as they are."""
+    """Draw the form. Each change is written into the file, whose other lines stay as they are."""
     text = st.session_state[TEXT]
     shown = read(text)
     off = may < Role.LAUNCH or shown is None
@@ -131,7 +131,7 @@ def draw(root: Path, may: Role) -> None:
 
 
 def draw_file(may: Role) -> str:
-    """The sweep file, and its text."""
+    """Draw the sweep file as a text area, and return its text."""
     st.text_area(
         "Sweep file",
         key=TEXT,
@@ -147,7 +147,7 @@ def draw_file(may: Role) -> str:
 
 
 def _files(root: Path) -> dict[str, tuple[str, str]]:
-    """The files that a sweep can begin with: name for people, and text, by key."""
+    """Return the files that a sweep can begin with, by key: display name and text."""
     files = {NEW: ("A new sweep", SweepForm().text())}
     for kind, folder, about in (
         (KEPT, Workspace(root).launches, "started here"),
@@ -160,7 +160,7 @@ def _files(root: Path) -> dict[str, tuple[str, str]]:
 
 
 def _text_of(file: Path) -> str | None:
-    """The text of a file; `None` if it is too large for the page, or cannot be read."""
+    """Return the text of a file; `None` if it is too large for the page, or cannot be read."""
     try:
         text = file.read_text(encoding="utf-8") if file.stat().st_size <= MOST_CHARACTERS else None
     except (OSError, UnicodeDecodeError):
@@ -169,8 +169,8 @@ def _text_of(file: Path) -> str | None:
 
 
 def _as_asked(text: str, in_url: dict[str, str]) -> str:
-    """The text with the values of the address in place of the file's own; a value that no field can have gets a line
-    that says so."""
+    """Return the file's text with the field values of the page's URL; for a value that its field cannot have, a warning
+    is drawn."""
     for name, in_field in in_url.items():
         shown = read(text)
         try:
@@ -185,7 +185,7 @@ def _as_asked(text: str, in_url: dict[str, str]) -> str:
 
 
 def _into_address(text: str, base: str) -> None:
-    """The fields that are not as in the file that it began with."""
+    """Write the fields that differ from the file that the text began with into the page's URL."""
     shown, begun = read(text), read(base)
     in_url: dict[str, str] = {}
     for name in FIELDS:
@@ -200,7 +200,7 @@ def _into_address(text: str, base: str) -> None:
 
 
 def _axis(name: str, hidden: frozenset[str]) -> None:
-    """Draw the values of an axis as buttons: those of the catalog, and other ones that the file has."""
+    """Draw the values of an axis as buttons: the catalog's values, and further values that the file has."""
     axis = AXES[name]
     values = {"threads": (1, 2, 4, 8), "cpus": ("all", "big", "little")}.get(axis) or catalog.values(axis)
     usual = ", ".join(map(str, GridSpec.model_fields[axis].default))

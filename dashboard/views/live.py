@@ -1,4 +1,5 @@
-"""Live: what runs on each device, what waits and why, what ended last; and the buttons to pause, stop and resume."""
+"""The page Live: what runs on each device, what waits and why, what ended last; and the buttons to pause, stop and
+resume."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import running
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.links import link
 from dashboard.markdown_escape import NOTHING, line, words
 from dashboard.rights import person, role
@@ -22,9 +23,9 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.driver import stop
 from sweeps.launching.live_report import LiveDevice
-from sweeps.launching.record import Ask
+from sweeps.launching.record import StartRequest
 from sweeps.launching.start import last_lines, resume
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.records import Conditions
 from sweeps.text import duration
 from sweeps.workspace import Workspace
@@ -39,8 +40,8 @@ def show(root: Path) -> None:
 
 
 def draw(root: Path, *, brief: bool = False) -> None:
-    """Draw what runs now, again and again while it runs; and where nothing runs, what begins. `brief`: with a line for
-    each device, and a link to the rest."""
+    """Draw what runs now, and update it while it runs; while nothing runs, wait for a run to begin. `brief`: draw only
+    a line for each device and a link to the page Live."""
     every_s = running.read(root).every_s
     st.fragment(_current, run_every=every_s)(root, every_s, brief)
     if every_s is None:
@@ -50,11 +51,11 @@ def draw(root: Path, *, brief: bool = False) -> None:
 def _current(root: Path, every_s: int | None, brief: bool) -> None:
     now = running.read(root)
     if now.every_s != every_s:
-        st.rerun()  # the sweep has begun or ended, so another pace is right
+        st.rerun()  # the sweep has begun or ended, so updates need another interval
     _state(now)
     _buttons(root, now)
     _problem(now)
-    live = now.driver.told
+    live = now.driver.current_report
     if live is not None and live.builds_total:
         under_way = f", {len(live.building)} under way" if live.building else ""
         st.text(f"Builds: {live.builds_done} of {live.builds_total}{under_way}")
@@ -80,8 +81,8 @@ def _state(now: Running) -> None:
         st.caption("Started in a terminal")
     if now.unread and driver.state == "idle":
         st.text(line(f"Its jobs cannot be read: {now.unread}"))
-    if driver.asked is not None and driver.state == "running":
-        st.caption(f"Asked to by {words(driver.asked.by)}. What was measured is kept.")
+    if driver.end_request is not None and driver.state == "running":
+        st.caption(f"Asked to by {words(driver.end_request.by)}. What was measured is kept.")
 
 
 def _buttons(root: Path, now: Running) -> None:
@@ -117,27 +118,31 @@ def _button(label: str, icon: str, act: Callable[[], None]) -> None:
 def _stop(root: Path, now: Running, action: str, needed: Role, at_once: bool = False) -> None:
     if role() < needed or now.driver.pid is None:
         raise EdgeSweepError("you may not do that", "log in, or open the link that `edgesweep dashboard` has printed")
-    request = Ask(what="pause" if action == "pause" else "stop", by=person(), at_s=time.time(), pid=now.driver.pid)
+    request = StartRequest(
+        what="pause" if action == "pause" else "stop", by=person(), at_s=time.time(), pid=now.driver.pid
+    )
     stop(Workspace(root), request, at_once)
 
 
 def _resume(root: Path) -> None:
     if role() < Role.LAUNCH:
         raise EdgeSweepError("you may not do that", "log in, or open the link that `edgesweep dashboard` has printed")
-    resume(Workspace(root), person(), given().models)
+    resume(Workspace(root), person(), server_options().models)
 
 
 def problem(title: str, error: EdgeSweepError, sweep: str | None = None) -> None:
-    """Draw an error: its words are text. `sweep`: which it is about, if that is known."""
+    """Draw an error, as text without Markdown. `sweep`: the sweep that the error concerns, if it is known."""
     st.error(title, icon=":material/error:")
     for part in error.message.splitlines():
         st.text(line(part))
     if error.next_step:
-        st.text(f"Next step: {line(here(Workspace(given().workspace), sweep).typed(error.next_step))}")
+        st.text(
+            f"Next step: {line(command_hints(Workspace(server_options().workspace), sweep).typed(error.next_step))}"
+        )
 
 
 def _problem(now: Running) -> None:
-    driver, live = now.driver, now.driver.told
+    driver, live = now.driver, now.driver.current_report
     if driver.state != "idle" or driver.launch is None or not driver.launched:
         return
     if live is not None and live.ended in ("finished", "stopped"):
@@ -158,7 +163,7 @@ def _briefly(now: Running) -> None:
 
 
 def _told_of(facts: DeviceFacts, now: Running) -> LiveDevice:
-    live = now.driver.told
+    live = now.driver.current_report
     return live.device(facts.name) if live is not None else LiveDevice(name=facts.name)
 
 
@@ -191,7 +196,8 @@ def _doing(live: LiveDevice, now: Running) -> str:
 
 
 def _weather(conditions: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:
-    """The temperature and the gate of its last block. `ended`: its jobs that have, by outcome."""
+    """Return in words the temperature and the gate of the device's last block. `ended`: the numbers of the device's
+    ended jobs by outcome."""
     if conditions is None:
         if ended.get("measured"):
             return "last block: some time ago; the page Result has the blocks of each job"
@@ -207,7 +213,7 @@ def _weather(conditions: Conditions | None, ended: Mapping[str, int], runs: bool
 
 
 def _last(now: Running) -> None:
-    live = now.driver.told
+    live = now.driver.current_report
     if now.last:
         st.caption("Ended last")
         builds = now.builds
@@ -232,13 +238,13 @@ def _last(now: Running) -> None:
                     for name in ("Build", "Device")
                 },
             )
-        with st.container(key="ended-narrow", gap="small"):  # the table would be cut there
+        with st.container(key="ended-narrow", gap="small"):  # a narrow screen would cut the table
             for row in rows:
                 figure = row["p50"] if row["Outcome"] == "measured" else f"{row['Outcome']}: {row['Reason']}"
                 st.text(f"{row['Build']}\n{row['Device']} · {figure}")
     if live is not None and live.notes:
         st.caption("What happened (UTC)")
-        advice = here(Workspace(given().workspace), live.sweep)
+        advice = command_hints(Workspace(server_options().workspace), live.sweep)
         for note in reversed(live.notes):
             st.text(f"{_clock(note.at_s)}  {line(advice.typed(note.text))}")
 

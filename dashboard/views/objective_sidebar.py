@@ -1,4 +1,5 @@
-"""The sidebar of Decide: what the winner is best at, and what it has to keep; ranked again at once."""
+"""The sidebar of Decide, in which the objective and its constraints can be changed; the results are ranked again at
+once."""
 
 from typing import NamedTuple
 
@@ -16,15 +17,15 @@ GOALS = ("latency_p50_ms", "latency_p90_ms", "top1_percent", "artifact_mb", "mod
 
 
 class Bound(NamedTuple):
-    """A bound that has a field."""
+    """Constraint that has a field in the sidebar."""
 
     metric: str
     is_most: bool
-    """`at_most`; else `at_least`."""
+    """Whether it is `at_most`, otherwise `at_least`."""
     label: str
 
     def of(self, objective: ObjectiveSpec) -> float | None:
-        """The limit that an objective has there."""
+        """Return the limit that an objective sets for this constraint; `None` without one."""
         bounds = (bound for bound in objective.constraints if _key(bound) == (self.metric, self.is_most))
         return next((_limit(bound) for bound in bounds), None)
 
@@ -39,12 +40,13 @@ BOUNDS = {
     "rss": Bound("model_rss_mb", True, "Memory of the model, at most (MB)"),
     "top1": Bound("top1_percent", False, "Top-1, at least (%)"),
 }
-"""The bounds that always have a field, by their parameters of the URL. Other bounds of a sweep file have fields of
-their own."""
+"""Constraints that always have a field, by their URL parameters. Other constraints of a sweep file get further
+fields."""
 
 
 def choose(objective: ObjectiveSpec) -> str | None:
-    """Draw it. JSON of an `ObjectiveSpec`, or `None` if nothing is changed. `asked`: that of the sweep file."""
+    """Draw the sidebar and return the chosen objective as JSON of an `ObjectiveSpec`; `None` if nothing is changed.
+    `objective`: the sweep file's objective."""
     own = direction(objective)[0]
     with st.sidebar:
         st.subheader("What counts", anchor=False)
@@ -82,7 +84,7 @@ def choose(objective: ObjectiveSpec) -> str | None:
 
 
 def in_words(objective: ObjectiveSpec) -> str:
-    """The objective in words: `lowest latency (p50), with the accuracy drop at most 1 points`."""
+    """Return the objective in words, such as `lowest latency (p50), with the accuracy drop at most 1 points`."""
     metric, smaller = direction(objective)
     goal = f"{'lowest' if smaller else 'highest'} {metric_title(metric).removeprefix('the ')}"
     bounds = [f"{metric_title(bound.metric)} {bound_text(bound)}" for bound in objective.constraints]
@@ -95,7 +97,8 @@ def _goal(metric: str) -> str:
 
 
 def _own_bounds(objective: ObjectiveSpec) -> dict[str, Bound]:
-    """The bounds of the sweep file that `BOUNDS` lacks and a field can hold, by parameters of their own."""
+    """Return the constraints of the sweep file that `BOUNDS` lacks and whose limit a field can hold, by new URL
+    parameters."""
     always = {(field.metric, field.is_most) for field in BOUNDS.values()}
     fields = {}
     for bound in objective.constraints:

@@ -1,4 +1,4 @@
-"""A page looks at a sweep, a device and a model, which are chosen in its head, and stand in its URL."""
+"""The head of a page: its title, and the choice of a sweep, a device and a model, which are parameters of the URL."""
 
 from pathlib import Path
 
@@ -12,14 +12,15 @@ from sweeps.journal.result_place import Place
 
 
 def head(title: str, about: str) -> None:
-    """The title of a page, and what it answers."""
+    """Draw the title of a page, and the question that the page answers."""
     with st.container(gap="small"):
         st.title(title, anchor=False)
         st.caption(about)
 
 
 def choose_place(now: Source, root: Path) -> Place | None:
-    """Choose a sweep, one of its devices and one of the models there; `None`, with words, if it has none."""
+    """Draw the choice of a sweep, a device and a model, and return the place; `None`, with a message, if the sweep has
+    no jobs."""
     with st.container(horizontal=True, gap="medium", key="choices"):
         sweep = state.chosen("sweep", "Sweep", [row.name for row in data.sweeps(now)])
         places = data.places(now, root, sweep)

@@ -1,4 +1,4 @@
-"""The first view of Decide: what to ship on one device, why, and what else was tried."""
+"""The first view of the page Decide: what to ship on one device, why, and what else was tried."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +19,11 @@ from dashboard.style import Palette, palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
 from dashboard.views.tables import draw_table, size_format, table_height, text_width
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, plain_words
-from sweeps.command_hints import Here
+from sweeps.command_hints import CommandHints
 from sweeps.imported import NOTE
 from sweeps.journal.result_place import Place
 from sweeps.label_kinds import TRUST
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.metrics import METRICS
 from sweeps.ranking.eligibility import VERDICTS, reference_name, reference_text
 from sweeps.ranking.values import Candidate, DeviceRanking
@@ -34,11 +34,12 @@ from sweeps.workspace import Workspace
 
 TRADEOFF_PX = 400
 MOST_DOTS = 20
-"""The chart of latencies shows at most this many variants; the table has all."""
+"""Most variants in the chart of latencies; the table has all."""
 
 
 def show(root: Path, now: Source, ranked: Ranked, objective: str | None, part: int) -> None:
-    """Draw all results of one model on one device. `objective`: as in `data.place_ranking`."""
+    """Draw all results of one model on one device. `objective`: as in `data.place_ranking`. `part`: the index of the
+    set of conditions."""
     place = ranked.place
     device, table, checked = data.ranking_tables(now, place, objective, part)
     waiting = next(
@@ -72,23 +73,23 @@ def show(root: Path, now: Source, ranked: Ranked, objective: str | None, part: i
     for text in rows.partly_delegated(device, ranked.names):
         st.text(text)
     _explain_references((*device.ranking, *device.checked))
-    _explain_trust(device, here(Workspace(root), place.sweep))
+    _explain_trust(device, command_hints(Workspace(root), place.sweep))
     names = data.waiting(now, place) if waiting else ()
     unranked.show_not_ranked(ranked, names, unranked.why_waiting(root, now, place) if names else "")
 
 
 class Drawn(NamedTuple):
-    """The charts of a ranking; `None` where there is nothing to draw."""
+    """Charts of a ranking; `None` for a chart without data."""
 
     latency: Spec | None
     tradeoff: Spec | None
     lines: str
-    """The meaning of the reference lines of the second chart."""
+    """Meaning of the second chart's reference lines, in words."""
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def _drawn(now: Source, place: Place, objective: str | None, part: int, look: Palette) -> Drawn:
-    """The charts of a ranking, shared by all sessions: never change them."""
+    """Return the charts of a ranking. They are cached for all sessions: never change them."""
     device, table, _ = data.ranking_tables(now, place, objective, part)
     goal = data.ranked(now, place, objective).objective
     axis = AccuracyAxis.of(goal, table, rows.accuracy_metric(device))
@@ -101,7 +102,7 @@ def _drawn(now: Source, place: Place, objective: str | None, part: int, look: Pa
 
 
 def _charts(table: pd.DataFrame, drawn: Drawn, place: Place, device: DeviceRanking) -> None:
-    # Side by side where each has the width of a phone, otherwise one below the other.
+    # The charts are side by side if each gets the width of a phone, otherwise one below the other.
     with st.container(horizontal=True, gap="medium", key="charts"):
         with st.container(border=True, key="latency-chart", width="stretch", height="stretch"):
             _latency(drawn.latency, int(table["latency_p50_ms"].notna().sum()))
@@ -120,7 +121,7 @@ _VERDICTS = "; ".join(f"{word}: {meaning(word)}" for word in (*VERDICTS, "elimin
 
 
 def _latency(chart: Spec | None, timed: int) -> None:
-    """`timed`: how many variants are."""
+    """Draw the chart of latencies. `timed`: the number of timed variants."""
     st.subheader("Latency", anchor=False)
     if chart is None:
         st.caption("No latency was measured on this device.")
@@ -181,7 +182,8 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
 
 
 def _reasons(device: DeviceRanking, table: pd.DataFrame, more_images: Sequence[str]) -> None:
-    """Show the cost of measuring, why the others cannot win, and why a race was not decided."""
+    """Draw the cost of measuring, the reasons why other builds cannot win, and notes about images that the sweep does
+    not use."""
     if device.cost_text:
         st.caption(device.cost_text)
     if device.reasons:
@@ -197,7 +199,7 @@ def _explain_references(shown: tuple[Candidate, ...]) -> None:
         st.text(line(f"{reference_name(executor)}: {reference_text(executor)}"))
 
 
-def _explain_trust(device: DeviceRanking, advice: Here) -> None:
+def _explain_trust(device: DeviceRanking, advice: CommandHints) -> None:
     labels = {label for candidate in (*device.ranking, *device.checked) for label in candidate.trust}
     if labels:
         with st.expander("What the doubts mean, and what to do"):

@@ -1,4 +1,4 @@
-"""A recommendation names the build to ship on one device, how sure that is, and its ties."""
+"""The recommendation of the build to ship on one device, how sure it is, and the build's ties."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ from dashboard.markdown_escape import inert, line, words
 from dashboard.ranked_place import Ranked
 from dashboard.views import objective_sidebar, settle, tables
 from dashboard.words import TRUST_WORDS, metric_title, plain_words
-from sweeps.command_hints import Here
+from sweeps.command_hints import CommandHints
 from sweeps.label_kinds import TRUST
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.metrics import METRICS
 from sweeps.ranking.interval_scope import with_scope
 from sweeps.ranking.values import Candidate, DeviceRanking
@@ -40,8 +40,9 @@ def show(
     waiting: int,
     more_images: Sequence[str] = (),
 ) -> None:
-    """`table`: `dashboard.rows.ranked` of the device. `waiting`: how many jobs of it have no result yet. `more_images`:
-    whether there are more, in words, where they would settle a constraint."""
+    """Draw the recommendation. `table`: `dashboard.rows.ranked` of the device. `waiting`: the number of the place's
+    jobs without a result. `more_images`: sentences about unused evaluation images, if these would settle a
+    constraint."""
     winner = device.winner
     with st.container(border=True, key="recommendation"):
         if winner is None:
@@ -75,13 +76,13 @@ def show(
         settle.show(root, ranked, device)
         if device.alarm:
             st.warning(f"Batches are contradicted: {inert(device.alarm)}")
-        _trust(winner, here(Workspace(root), ranked.place.sweep))
+        _trust(winner, command_hints(Workspace(root), ranked.place.sweep))
         st.caption(f"Asked for: {words(objective_sidebar.in_words(ranked.objective))}.")
         _take_along(root, ranked, device, winner)
 
 
 def _provisional(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> None:
-    """Draw the build to take until something wins, and the one thing to do."""
+    """Draw the provisional choice, and the one next step."""
     provisional = device.provisional
     if provisional is None:
         return
@@ -118,7 +119,7 @@ def _named(ties: Sequence[Candidate], table: pd.DataFrame) -> str:
 
 
 def _figures(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
-    """The recommended variant's figures, with the objective's metric if it is not among them."""
+    """Draw the recommended build's figures, with the objective's metric if it is not among the usual ones."""
     accuracy = METRICS[rows.accuracy_metric(device)]
     source = f"emulated by {words(row['emulated_by'])}" if row["emulated_by"] else "from the device's outputs"
     interval = with_scope(f"95 %: {row['interval_text']}", winner.interval_of)
@@ -148,8 +149,8 @@ def _badges(winner: Candidate, waiting: int) -> None:
             )
 
 
-def _trust(winner: Candidate, advice: Here) -> None:
-    """Draw the trust labels in words, with what to do. A winner has only labels of the closed list."""
+def _trust(winner: Candidate, advice: CommandHints) -> None:
+    """Draw the winner's trust labels in words, with the remedies. A winner has only labels that this version knows."""
     if winner.trust:
         with st.expander(f"{_count(len(winner.trust), 'doubt')} about this measurement", icon=":material/info:"):
             for name in winner.trust:
@@ -157,7 +158,7 @@ def _trust(winner: Candidate, advice: Here) -> None:
 
 
 def _take_along(root: Path, ranked: Ranked, device: DeviceRanking, build: Candidate | None) -> None:
-    """Downloads and links. `build`: the winner, or what to take until something wins."""
+    """Draw downloads and links. `build`: the winner or the provisional choice; `None` if there is neither."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="take-along"):
         if build is not None:
             _download(root, ranked, device, build)

@@ -1,7 +1,7 @@
-"""The pages of the dashboard, one line each, and the views that other packages add to Decide.
+"""The registry of the dashboard's pages, and of the views that other packages add to the page Decide.
 
-A page is a module with `show(root)`, which draws it; `root` is the workspace's folder. Modules are imported when they
-are drawn.
+A page is a module with `show(root)`, which draws the page; `root` is the workspace's folder. Modules are imported when
+their page is drawn.
 """
 
 import importlib
@@ -17,13 +17,13 @@ from sweeps.spec.entries import ViewEntry
 
 @dataclass(frozen=True, slots=True)
 class PageEntry:
-    """A page. `name` is its place in the URL, and that of its module."""
+    """Page of the dashboard. `name`: its path in the URL, and the name of its module."""
 
     name: str
     title: str
     icon: str
     has_results: bool = True
-    """The page shows results, which may be a copy of some age."""
+    """Whether the page shows results, which may be a copy of some age."""
 
 
 PAGES = (
@@ -35,7 +35,7 @@ PAGES = (
     PageEntry("live", "Live", ":material/monitoring:", has_results=False),
     PageEntry("devices", "Devices", ":material/smartphone:"),
 )
-"""The pages in the order of the menu; the first one is shown first."""
+"""Pages in the order of the menu; the first one is the home page."""
 
 
 def draw(entry: PageEntry, root: Path) -> None:
@@ -54,7 +54,7 @@ def _module(entry: PageEntry) -> ModuleType:
 
 
 def views() -> tuple[ViewEntry, ...]:
-    """The views that other packages add to Decide, in the order of their menu."""
+    """Return the views that other packages add to the page Decide, in the order of the menu."""
     return tuple(catalog.views().values())
 
 

@@ -1,4 +1,4 @@
-"""Result: all of one job."""
+"""The page Result: everything about one job."""
 
 from pathlib import Path
 
@@ -10,19 +10,19 @@ from dashboard.markdown_escape import inert, line, words
 from dashboard.source import Source
 from dashboard.views import empty, explained, page_head, result_build, result_measured, result_profile, tables, watch
 from dashboard.words import build_names
-from sweeps.command_hints import Here
+from sweeps.command_hints import CommandHints
 from sweeps.journal.job_history import JobEvidence
 from sweeps.journal.result_place import Place
 from sweeps.journal.result_row import row_of_waiting
 from sweeps.label_kinds import TRUST
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
 from sweeps.workspace import Workspace
 
 _SHOWN_ABOVE = ("latency_p50_ms", "top1_percent", "accuracy_drop_points", "artifact_mb")
 _TITLES = {"accuracy_drop_points": "Accuracy drop", "artifact_mb": "Size"}
-"""Shorter than those of the table of all figures."""
+"""Titles that are shorter than those in the table of all figures."""
 _OUTCOMES = {"measured": "Measured on", "failed": "Failed on", "skipped": "Skipped on"}
 
 
@@ -58,7 +58,7 @@ def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> Non
         _without_evidence(row, name)
         return
     _card(row, job, place, name)
-    advice = here(Workspace(root), place.sweep)
+    advice = command_hints(Workspace(root), place.sweep)
     if row is None:
         watch.awaited(root, now)
     if row is not None and row.outcome == "failed":
@@ -70,10 +70,10 @@ def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> Non
 
 
 def _jobs(now: Source, place: Place) -> dict[str, str]:
-    """The names of jobs for people, by job key: those that have ended, and the one that the URL asks for if it waits
-    there."""
+    """Return the display names of a place's jobs that have ended, by job key; with the job in the URL, if it waits in
+    this place."""
     rows = list(data.place_rows(now, place))
-    job_key = state.asked("job")
+    job_key = state.url_value("job")
     if job_key and job_key not in [row.job_key for row in rows]:
         waiting = history_cache.job(now, place.sweep, job_key)
         job = waiting.planned.job if waiting is not None and waiting.row is None else None
@@ -130,7 +130,7 @@ def _interval(row: ResultRow, name: str) -> str:
     low, high = row.metrics.get(low_name), row.metrics.get(high_name)
     if low is not None and high is not None:
         digits = METRICS[name].digits
-        # A ranking's interval of the same time uses what all builds say of the noise, and is another one.
+        # A ranking's interval of the same latency differs, because it uses the noise of all builds.
         of = " by its own rounds alone" if name == "latency_p50_ms" else ""
         return f"95 %{of}: {low:.{digits}f} to {high:.{digits}f}"
     if name == "latency_p50_ms":
@@ -153,7 +153,7 @@ def _badges(row: ResultRow) -> None:
                 st.badge(name, color="gray", icon=":material/info:")
 
 
-def _failed(row: ResultRow, job: JobEvidence, advice: Here) -> None:
+def _failed(row: ResultRow, job: JobEvidence, advice: CommandHints) -> None:
     st.error("This job failed.", icon=":material/error:")
     st.text(
         f"Stage: {line(row.stage)}\nKind: {line(row.kind)}\nMessage: {line(row.reason)}",
@@ -167,7 +167,7 @@ def _failed(row: ResultRow, job: JobEvidence, advice: Here) -> None:
 
 
 def _without_evidence(row: ResultRow | None, name: str) -> None:
-    """A skipped combination, or a result that another workspace measured: only its figures are known here."""
+    """Draw a skipped combination, or a result of another workspace, of which only the figures are known here."""
     with st.container(border=True, key="result-card"):
         skipped = row is None or row.outcome == "skipped"
         st.caption("Skipped: nothing was built or measured" if skipped else "From the copy of an MLflow server")
@@ -181,7 +181,7 @@ def _without_evidence(row: ResultRow | None, name: str) -> None:
             st.text("Its blocks, conditions and build are in the journal of the workspace that measured it, not here.")
 
 
-def _trust(row: ResultRow | None, job: JobEvidence, advice: Here) -> None:
+def _trust(row: ResultRow | None, job: JobEvidence, advice: CommandHints) -> None:
     st.subheader("How far it can be trusted", anchor=False)
     labels = tuple(
         dict.fromkeys((*(row.trust if row else ()), *(label for stored in job.blocks for label in stored.block.labels)))

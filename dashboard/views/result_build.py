@@ -1,4 +1,5 @@
-"""The page of a job shows how it was built, where its files and its MLflow run are, and what measures it again."""
+"""The build on the page Result: figures, axes, log, identity, commands to repeat the measurement, and the MLflow
+run."""
 
 import re
 from collections.abc import Sequence
@@ -24,14 +25,14 @@ from sweeps.store.uri import redact
 from sweeps.workspace import Workspace
 
 SHORT = 20
-"""A log of at most this many lines is shown whole."""
+"""Most lines of a log that is shown in full height."""
 LOG_BYTES = 66_000
-"""The page shows this much of the end of a log."""
+"""Bytes at the end of a log that the page shows."""
 _KEY = re.compile(r"[0-9a-f]{8,64}")
 
 
 def show(root: Path, row: ResultRow | None, job: JobEvidence) -> None:
-    """Draw the build, its figures, log, identity, and how to repeat the measurement."""
+    """Draw the build: its figures, log and identity, and the commands that repeat the measurement."""
     left, right = st.columns(2, gap="medium")
     with left:
         st.subheader("All figures", anchor=False)
@@ -131,7 +132,7 @@ def _operators(manifest: Manifest | None) -> None:
 
 
 def _log(workspace: Workspace, sweep: str, build_key: str) -> None:
-    """Draw the output of the build, and the log of the sweep that was started from the browser."""
+    """Draw the build's output, and the log of the sweep if it was started from the browser."""
     log = workspace.build_log(build_key) if _KEY.fullmatch(build_key) else None
     with st.expander("Build log"):
         text = "" if log is None else _end_of(log)
@@ -190,7 +191,7 @@ def _meaning(axis: str) -> str:
 
 
 def _whole(pairs: Sequence[tuple[str, ...]], at: int) -> Any:
-    """A column that the third one does not narrow."""
+    """Return the configuration of a table column that is wide enough for its texts."""
     return st.column_config.TextColumn(width=text_width(pair[at] for pair in pairs))
 
 

@@ -1,4 +1,4 @@
-"""The page of a job shows its blocks, and the looks of its device's sentinel."""
+"""The measurements on the page Result: the job's blocks, and the blocks of its device's sentinel."""
 
 from datetime import timedelta
 
@@ -16,7 +16,8 @@ from sweeps.journal.job_history import JobEvidence
 
 
 def show(now: Source, sweep: str, job_key: str, job: JobEvidence) -> None:
-    """Draw samples, warm-ups, blocks, temperatures and the sentinel's looks, or say what is missing."""
+    """Draw the samples, warm-ups, blocks and temperatures of a job and the sentinel's blocks, or say which of them are
+    missing."""
     drawn = _charts(now, sweep, job_key, palette())
     st.subheader("Samples over time", anchor=False)
     if not job.blocks:
@@ -90,7 +91,7 @@ def _blocks(job: JobEvidence) -> None:
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _charts(now: Source, sweep: str, job_key: str, look: Palette) -> dict[str, Spec]:
-    """The charts of what was measured, by name. Shared by all sessions: never change it."""
+    """Return the charts of a job's measurements, by name. They are cached for all sessions: never change them."""
     job = history_cache.job(now, sweep, job_key)
     if job is None:
         return {}
@@ -109,4 +110,4 @@ def _charts(now: Source, sweep: str, job_key: str, look: Palette) -> dict[str, S
 
 
 _BRIEF = timedelta(seconds=1)
-"""The narrowest span that is drawn of a block."""
+"""Shortest span that is drawn for a block."""

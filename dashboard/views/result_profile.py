@@ -1,5 +1,5 @@
-"""A profile shows where the time of a build goes, operator by operator, and what captures recorded: `edgesweep profile`
-kept both."""
+"""The profile on the page Result: the time of each operator of a build, and downloads of captures, both from `edgesweep
+profile`."""
 
 import shlex
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from dashboard.markdown_escape import line, words
 from dashboard.views.tables import draw_table, table_height
 from sweeps.journal.job_history import JobEvidence
 from sweeps.spec import lab_names
-from sweeps.stored_profiles import Kept, kept, kept_of
+from sweeps.stored_profiles import ProfileFiles, profiles_of_build, profiles_of_run
 from sweeps.workspace import Workspace
 
 _SHOWN_PERCENT = 0.05
-"""The least share of the time that has a row; smaller shares are summed up below the table."""
+"""Least share of the time, in percent, for which an operator has a row; smaller ones are counted below the table."""
 
 
 def show(root: Path, sweep: str, evidence: JobEvidence) -> None:
-    """Draw the profile of this device, its trace and its captures, or the command that makes them."""
+    """Draw the job's profile on its device, with the trace and captures, or the command that creates them."""
     st.subheader("Where its time goes", anchor=False)
     job, facts = evidence.planned.job, evidence.planned.facts
     if job.emulated:
@@ -30,8 +30,8 @@ def show(root: Path, sweep: str, evidence: JobEvidence) -> None:
     if evidence.row is None or evidence.row.outcome != "measured":
         st.text("Not known: only what was measured can be profiled.")
         return
-    of_build = kept(Workspace(root), job.build_key)
-    of_device = kept_of(Workspace(root), job.build_key, job.device_id, job.run)
+    of_build = profiles_of_build(Workspace(root), job.build_key)
+    of_device = profiles_of_run(Workspace(root), job.build_key, job.device_id, job.run)
     profiles = [item for item in of_device if not item.profile.capture]
     captures = [item for item in of_device if item.profile.capture]
     if profiles:
@@ -49,7 +49,7 @@ def show(root: Path, sweep: str, evidence: JobEvidence) -> None:
         _captures(captures)
 
 
-def _none(of_build: Sequence[Kept]) -> None:
+def _none(of_build: Sequence[ProfileFiles]) -> None:
     devices = sorted({line(item.profile.device) for item in of_build})
     elsewhere = f" It was profiled on {', '.join(devices)}." if devices else ""
     st.text(
@@ -58,10 +58,10 @@ def _none(of_build: Sequence[Kept]) -> None:
     )
 
 
-def _profile(stored: Kept) -> None:
+def _profile(stored: ProfileFiles) -> None:
     profile = stored.profile
     shown = [operator for operator in profile.operators if operator.percent >= _SHOWN_PERCENT]
-    # A column of places says nothing where all operators have one place.
+    # The column `Where` is left out if all operators run in the same place.
     lab_names = len({operator.where for operator in profile.operators}) > 1
     columns = {
         "Operator": [line(operator.name) for operator in shown],
@@ -91,7 +91,7 @@ def _profile(stored: Kept) -> None:
     _offer(stored, "Trace", "It opens in chrome://tracing and ui.perfetto.dev.")
 
 
-def _captures(captures: Sequence[Kept]) -> None:
+def _captures(captures: Sequence[ProfileFiles]) -> None:
     st.markdown("**Captures**")
     for capture in captures:
         st.text(
@@ -101,11 +101,11 @@ def _captures(captures: Sequence[Kept]) -> None:
         _offer(capture, f"What {capture.profile.capture} recorded", "")
 
 
-def _threads(stored: Kept) -> str:
+def _threads(stored: ProfileFiles) -> str:
     return f"{stored.profile.threads} thread{'s' * (stored.profile.threads != 1)}"
 
 
-def _offer(stored: Kept, title: str, help_: str) -> None:
+def _offer(stored: ProfileFiles, title: str, help_: str) -> None:
     if not stored.file.is_file() or stored.file.is_symlink():
         st.text("Its file is gone: make it again.")
         return

@@ -1,11 +1,11 @@
-"""A button settles a tie, or a provisional choice, for who may start sweeps; others see the command."""
+"""The button that settles a tie or a provisional choice, for people who may start sweeps; others see the command."""
 
 from pathlib import Path
 
 import streamlit as st
 
 from dashboard import data, links
-from dashboard.arguments import given
+from dashboard.arguments import server_options
 from dashboard.markdown_escape import line, words
 from dashboard.ranked_place import Ranked
 from dashboard.rights import person, role
@@ -15,8 +15,8 @@ from dashboard.views.launch_form import KEPT
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.journal import Journal
 from sweeps.launching.record import kept_file
-from sweeps.launching.start import RETRY, SETTLE, again, text_of
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.start import RETRY, SETTLE, start_again, text_of
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.launching.text_check import check
 from sweeps.ranking.provisional import Settle
 from sweeps.ranking.values import DeviceRanking
@@ -27,7 +27,7 @@ _NOT_KEPT = "the sweep was started in a terminal, so its file is not known here"
 
 
 def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
-    """Draw the button or the command; nothing, if more rounds would settle nothing."""
+    """Draw the button or the command that settles a tie; nothing if more rounds would not settle it."""
     rounds = device.rounds_to_settle
     if rounds is None:
         return
@@ -35,7 +35,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
     sweep = ranked.place.sweep
     why = _why_not(root, ranked)
     if why:
-        st.code(here(Workspace(root), sweep).typed(device.settle_command), language=None)
+        st.code(command_hints(Workspace(root), sweep).typed(device.settle_command), language=None)
         if role() >= Role.LAUNCH:
             st.caption(f"There is no button for it: {words(why)}.")
         return
@@ -47,9 +47,10 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
 
 
 def show_provisional(root: Path, ranked: Ranked, way: Settle) -> None:
-    """The one thing to do where nothing may win: a button that does it, or the way to the line that has to change."""
+    """Draw the one next step for a place where nothing may win: a button that does it, or a link to the sweep file that
+    has to change."""
     sweep = ranked.place.sweep
-    st.code(line(here(Workspace(root), sweep).typed(way.timed_text)), language=None, wrap_lines=True)
+    st.code(line(command_hints(Workspace(root), sweep).typed(way.timed_text)), language=None, wrap_lines=True)
     if role() < Role.LAUNCH:
         return
     if way.field:
@@ -70,7 +71,7 @@ def _start(root: Path, sweep: str, options: tuple[str, ...]) -> None:
     try:
         now = data.source(root)
         if now is not None:
-            again(Workspace.open(root), data.spec(now, sweep), options, person(), given().models)
+            start_again(Workspace.open(root), data.spec(now, sweep), options, person(), server_options().models)
     except EdgeSweepError as error:
         live.problem("It was not started.", error)
     else:
@@ -78,7 +79,7 @@ def _start(root: Path, sweep: str, options: tuple[str, ...]) -> None:
 
 
 def _why_not(root: Path, ranked: Ranked) -> str:
-    """The reason why whoever looks cannot start the run here; empty if they can."""
+    """Return the reason why the person who looks at the page cannot start the run here; empty if they can."""
     if role() < Role.LAUNCH:
         return "you may look"
     now, sweep = data.source(root), ranked.place.sweep
@@ -89,12 +90,12 @@ def _why_not(root: Path, ranked: Ranked) -> str:
     workspace = Workspace(root)
     if kept_file(workspace, sweep).is_file():
         return ""  # the start says what is wrong with the file
-    problems = check(workspace, text_of(workspace, data.spec(now, sweep)), given().models).problems
+    problems = check(workspace, text_of(workspace, data.spec(now, sweep)), server_options().models).problems
     return problems[0].message if problems else ""
 
 
 def _estimate(root: Path, device: DeviceRanking, rounds: int) -> str:
-    """The time of more rounds, from what the blocks of these builds took so far."""
+    """Return in words how long more rounds will take, estimated from the past blocks of these builds."""
     tied = [candidate for candidate in (device.winner, *device.tied) if candidate is not None and candidate.timed]
     with Journal.open(Workspace(root).journal, read_only=True) as journal:
         seconds = [journal.times.block_seconds(candidate.job_key)[1] for candidate in tied]

@@ -1,4 +1,4 @@
-"""A box shows the cost of shipping one, two or three builds of a model to all devices."""
+"""The box with the cost of shipping one, two or three builds of a model to all devices."""
 
 from collections.abc import Mapping
 
@@ -10,13 +10,13 @@ from dashboard.source import Source
 from sweeps.ranking.shipping_costs import Choice
 
 AT_ONCE = 24
-"""The costs on up to this many devices are computed without being asked for."""
+"""Most devices for which the costs are computed without a switch."""
 NAMED = 3
-"""This many of the devices that are left out are named."""
+"""Most devices that are named of those where no chosen build may ship."""
 
 
 def show(now: Source, sweep: str, model: str, places: Mapping[str, str]) -> None:
-    """`places`: the devices of the model, names by id."""
+    """Draw the box. `places`: the display names of the model's devices, by id."""
     with st.container(border=True, key="shipping"):
         st.caption(f"If one build of {words(model)} has to do for all devices")
         if len(places) > AT_ONCE and not state.switch("ship", f"Compare the builds on all {len(places)} devices"):

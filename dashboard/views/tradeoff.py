@@ -1,4 +1,4 @@
-"""Latency against accuracy: a point that is picked shows its result beside it."""
+"""The chart of latency against accuracy, with the result of the picked point beside it."""
 
 import pandas as pd
 import streamlit as st
@@ -12,12 +12,13 @@ from sweeps.journal.result_place import Place
 
 @st.fragment
 def show(chart: Spec, table: pd.DataFrame, place: Place, winner: str) -> None:
-    """`chart`: of `table`, which is `dashboard.rows.ranked`. `winner`: its job key, or empty."""
+    """Draw the chart and the picked result. `chart`: the chart of `table` (`dashboard.rows.ranked`). `winner`: the
+    winner's job key, or empty."""
     event = st.vega_lite_chart(
         spec=chart, key=f"tradeoff-{place}", on_select="rerun", selection_mode="picked", theme="streamlit"
     )
     clicked = [str(point.get("job_key", "")) for point in event["selection"].get("picked", [])]
-    picked_key = clicked[0] if clicked else state.asked("job") or ""
+    picked_key = clicked[0] if clicked else state.url_value("job") or ""
     keys = list(table["job_key"])
     job_key = picked_key if picked_key in keys else winner if winner in keys else keys[0]
     if clicked and picked_key in keys:

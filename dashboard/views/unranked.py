@@ -20,7 +20,7 @@ from dashboard.words import plain_words
 from sweeps.errors import EdgeSweepError
 from sweeps.imported import Imported
 from sweeps.journal.result_place import Place
-from sweeps.launching.away_devices import gone_now
+from sweeps.launching.away_devices import away_now
 from sweeps.launching.driver import find
 from sweeps.quarantine import QuarantineBook
 from sweeps.report.explanations import Sort
@@ -31,7 +31,8 @@ CHECKED = "Checked on this host, not timed"
 
 
 def show_checked(checked: pd.DataFrame, most_drop: float | None) -> None:
-    """`checked`: `dashboard.rows.checked`, not empty. `most_drop`: largest drop that the objective allows (points)."""
+    """Draw the builds that were only checked. `checked`: `dashboard.rows.checked`, not empty. `most_drop`: the largest
+    accuracy drop that the objective allows, in percentage points."""
     st.subheader(CHECKED, anchor=False)
     if checked["drop_points"].notna().any():
         with st.container(border=True, key="checked-chart"):
@@ -67,7 +68,7 @@ def show_checked(checked: pd.DataFrame, most_drop: float | None) -> None:
 
 
 def show_imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
-    """Show figures of tools that were run by hand, if there are any."""
+    """Draw the figures of tools that were run by hand, if there are any."""
     if not figures:
         return
     table = rows.imported(figures)
@@ -96,7 +97,7 @@ def show_imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
 
 
 def why_waiting(root: Path, now: Source, place: Place) -> str:
-    """The reason why the jobs of a place have no result yet, and what to do."""
+    """Return the reason why the jobs of a place have no result yet, and the next step."""
     units = {
         device.facts.device_id: device.facts.name
         for device in history_cache.devices(now)
@@ -106,7 +107,7 @@ def why_waiting(root: Path, now: Source, place: Place) -> str:
         kept_out = [QuarantineBook().quarantine(unit) for unit in units]
         if kept_out and all(kept_out) and kept_out[0] is not None:
             return f"the device is quarantined, so sweeps leave it alone: {kept_out[0].way_out}"
-    gone = gone_now(Workspace(root))
+    gone = away_now(Workspace(root))
     missed = [gone.text(name) for name in units.values() if name in gone.devices]
     if missed and len(missed) == len(units):
         return f"{missed[0][:1].lower()}{missed[0][1:]}; once it is back, edgesweep run measures them"
@@ -117,8 +118,8 @@ def why_waiting(root: Path, now: Source, place: Place) -> str:
 
 
 def show_not_ranked(ranked: Ranked, waiting: Sequence[str], why: str) -> None:
-    """Show failed, skipped and waiting jobs, with reasons. `waiting`: names of jobs without a result yet; `why`: what
-    all of them wait for."""
+    """Draw failed, skipped and waiting jobs, with reasons. `waiting`: names of jobs without a result; `why`: the reason
+    why all of them wait."""
     unmeasured = [row for row in ranked.rows if row.outcome in ("failed", "skipped")]
     unmeasured.sort(key=lambda row: (row.outcome, row.name))
     if not unmeasured and not waiting:

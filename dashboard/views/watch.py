@@ -1,4 +1,5 @@
-"""A page that is open notices that a sweep has begun or ended, wherever it was started, and the result it waits for."""
+"""Automatic updates of an open page: it notices that a sweep has begun or ended, and that an awaited result has
+come."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,11 +14,12 @@ from sweeps.launching.driver import find
 from sweeps.workspace import Workspace
 
 EVERY_S = 10
-"""A look takes some milliseconds of this computer, which may be what is measured."""
+"""Seconds between two checks. Each takes some milliseconds of this computer's CPU, and this computer may be the device
+that is measured."""
 
 
 def watched(root: Path, draw: Callable[[], None] = lambda: None) -> None:
-    """Call `draw` now and again and again. When another sweep runs, or none, the whole page is drawn anew."""
+    """Call `draw` now and every `EVERY_S` seconds. When another sweep runs, or none any more, redraw the whole page."""
     before = _runs(root)
 
     def look() -> None:
@@ -29,10 +31,10 @@ def watched(root: Path, draw: Callable[[], None] = lambda: None) -> None:
 
 
 def awaited(root: Path, now: Source) -> None:
-    """Draw the whole page anew once there are other results than `now`, where a result is waited for."""
+    """Redraw the whole page when the results differ from `now`, for pages that wait for a result."""
 
     def look() -> None:
-        with suppress(EdgeSweepError):  # whoever draws the page anew sees it
+        with suppress(EdgeSweepError):  # the error appears when the page is drawn again
             if data.source(root) != now:
                 st.rerun()
 

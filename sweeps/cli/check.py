@@ -14,7 +14,7 @@ from sweeps.workspace import Workspace
 from workers.winner_check import check as measure_again
 
 _ROUNDS = 3, 10
-"""Bounds of the default number of rounds, which is the manifest's."""
+"""Least and most rounds by default; in between, the default is the manifest's number."""
 
 
 @click.command()

@@ -59,16 +59,16 @@ def compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) ->
 class _Side:
     results: list[Result]
     named: bool
-    """One variant was named."""
+    """Whether the user named one variant, and not a whole sweep."""
     in_batches: tuple[str, ...] = ()
-    """The names of builds that a race measured in batches only."""
+    """Names of builds that a race measured in batches only."""
 
 
 def _side(text: str, workspace: Workspace) -> _Side:
     path = Path(text)
     if path.suffix == ".json" or path.is_file():
         return _Side([read_shipped(path).comparable(path)], named=True)
-    # The name of a sweep has no colon.
+    # Sweep names have no colon, so the first one separates sweep and job.
     sweep, colon, job = text.partition(":")
     stored = results_of(workspace, sweep)
     rows = [row for row in read_rows(stored.frame, sweep) if row.outcome == "measured"]

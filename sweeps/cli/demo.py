@@ -6,7 +6,7 @@ import click
 
 from sweeps.cli.options import executor_option, json_option, retry_option, settle_option, workspace_option
 from sweeps.cli.run import run
-from sweeps.launching.sweep_commands import DEMO, here
+from sweeps.launching.sweep_commands import DEMO, command_hints
 from sweeps.workspace import Workspace
 
 
@@ -28,7 +28,7 @@ def demo(
     options = {"retry_failed": retry_failed, "settle": settle, "as_json": as_json}
     context.invoke(run, sweep_file=DEMO, root=root, executor=executor, **options)
     if not as_json:
-        where = here(Workspace(root)).workspace
+        where = command_hints(Workspace(root)).workspace
         click.echo(
             f"\nLook at it in the browser:  edgesweep dashboard{where}   (in a checkout: make dashboard)", err=True
         )

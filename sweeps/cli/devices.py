@@ -1,4 +1,4 @@
-"""`edgesweep devices`: lists devices, deletes EdgeSweep's files on phones, asks phones about their accelerators, and
+"""`edgesweep devices`: lists devices, deletes EdgeSweep's files on phones, queries phones for their accelerators, and
 keeps devices out of sweeps."""
 
 import sys
@@ -120,7 +120,8 @@ def _of_lab(options: LabOptions) -> tuple[list[DeviceFacts], list[DeviceError]]:
 def of_hosts(
     hellos: Sequence[tuple[Hello, bool]], mute: Sequence[DeviceError]
 ) -> tuple[list[DeviceFacts], list[DeviceError]]:
-    """The devices of a lab, and why some cannot be used. `hellos`, `mute`: those of a `Lab`."""
+    """Return the devices of a lab, and the errors of devices and hosts that cannot be used. `hellos`, `mute`: as of
+    `Lab`."""
     usable = [hello.named(device.facts) for hello, _ in hellos for device in hello.devices]
     refused = [*mute, *(away(hello.name, "it does not answer") for hello, answers in hellos if not answers)]
     for hello, _ in hellos:
@@ -215,11 +216,11 @@ def accelerators(sweep_file: Path, root: Path, executor: str, as_json: bool) -> 
 def _build(
     inquiry: Inquiry, spec: SweepSpec, planned: Plan, workspace: Workspace, roots: Sequence[Path], executor: str
 ) -> bool:
-    """Build what the query needs. Returns whether it was stopped before the end."""
+    """Build the models that the query of accelerators needs. Returns whether an end was requested."""
     with (
         RunProgress() as progress,
         open_executor(executor, workspace, planned) as opened,
-        # The handler comes after the executor: Ray's start sets signal handlers of its own.
+        # The handler comes after the executor, because Ray's start replaces signal handlers.
         CtrlC(progress.note) as stop,
     ):
 

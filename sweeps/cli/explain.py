@@ -1,4 +1,4 @@
-"""`edgesweep explain`: what a word of a result means, why it happens, what to do."""
+"""`edgesweep explain`: prints what a word of a result means, why it occurs, and what to do."""
 
 import json
 from dataclasses import asdict

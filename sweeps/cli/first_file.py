@@ -1,4 +1,5 @@
-"""The text of a first sweep file: what was answered and found, with a comment for each choice."""
+"""The text of a first sweep file, from the user's answers and facts about the model and images, with a comment for each
+choice."""
 
 import json
 import textwrap
@@ -14,7 +15,7 @@ _CALIBRATION_IMAGES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """The user's answers."""
+    """Answers that the user gave to `edgesweep init`."""
 
     model: str
     weights: str
@@ -26,18 +27,18 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """A folder of images, as it is written in the file."""
+    """Folder of images, with its path as the sweep file has it."""
 
     path: str
     images: int
     classes: tuple[str, ...]
     size: tuple[int, ...]
-    """The width and height of all images in the folder; empty where they differ."""
+    """Width and height of the images; empty if the images of the folder differ in size."""
     problems: tuple[str, ...]
 
 
 def sweep_text(answers: Answers, model: Model, folders: Sequence[Folder]) -> str:
-    """A sweep file with comments."""
+    """Return the text of a sweep file with comments."""
     name = answers.model.rpartition(":")[2].replace("_", "-").strip("-") or "my-model"
     lines = [
         "# yaml-language-server: $schema=sweep.schema.json",
@@ -152,7 +153,7 @@ def _constraints(labels: bool) -> list[str]:
 
 
 def _flow(value: object) -> str:
-    """A value as YAML on one line: JSON is YAML, and plain words need no quotes."""
+    """Return a value as YAML on one line. JSON is valid YAML; only plain words go without quotes."""
     if isinstance(value, str):
         plain = value.replace("_", "a").replace("-", "a").replace(".", "a").replace("/", "a").isalnum()
         return value if plain and value[0].isalpha() and value.isascii() and _is_text(value) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""`edgesweep host`: makes this computer a device host of a lab, its head or a further one."""
+"""`edgesweep host`: makes this computer a device host of a lab: the head or a further host."""
 
 import os
 import re
@@ -122,7 +122,7 @@ def up(
         new = _make_token(file)
         check_token_file(file)
         head = resolved(f"{address}:{port}")
-        # The token is printed for a person to copy, and for nobody's log.
+        # The token is printed only on a terminal, for a person to copy, so that no log gets it.
         shown = new and sys.stderr.isatty()
         token_note = f", made now: {file.read_text(encoding='ascii').strip()}" if shown else ", made now" if new else ""
         click.echo(f"the lab's token is in {file}{token_note}", err=True)
@@ -206,7 +206,8 @@ def _serve(options: NodeOptions, config: HostConfig, *, firewall: bool) -> None:
 
 
 def _check_is_the_lab(head: str) -> None:
-    """Check that sweeps of this user are for this lab: others would not see its devices. Raises `ClusterError`."""
+    """Check that the environment variable `EDGESWEEP_LAB`, if set, names this lab: otherwise this user's sweeps would
+    not see its devices. Raises `ClusterError`."""
     named = os.environ.get(LAB_VARIABLE)
     if named and resolved(named) != resolved(head):
         raise ClusterError(
@@ -216,7 +217,8 @@ def _check_is_the_lab(head: str) -> None:
 
 
 def _guarded(options: NodeOptions) -> AbstractContextManager[None]:
-    """The context in which the node of these options runs."""
+    """Return a context manager that keeps the firewall rules of `--firewall` while the node runs. Raises
+    `ClusterError`."""
     if options.ip == LOOPBACK:
         raise ClusterError(
             "on 127.0.0.1 nothing listens beyond this computer, so there is nothing for --firewall to do",
@@ -242,7 +244,7 @@ def _folder(state: Path | None) -> Path:
 
 
 def _make_token(file: Path) -> bool:
-    """Make the token unless its file is there. Returns whether it was made."""
+    """Create the lab's token unless its file exists. Returns whether it was created. Raises `ClusterError`."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""`edgesweep hosts`: the device hosts of a lab, with their devices, their versions and what runs."""
+"""`edgesweep hosts`: lists a lab's device hosts with their devices, versions and running work."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,8 @@ def troubles(
     now_s: float,
     kept_out: Mapping[str, Quarantine] = MappingProxyType({}),
 ) -> list[str]:
-    """One line for each thing that is not as it should be. `now_s`: seconds since 1970. `kept_out`: by device id."""
+    """Return one line for each trouble of a lab: hosts that do not answer, other versions, clocks, names, quarantines.
+    `now_s`: seconds since 1970. `kept_out`: quarantines by device id."""
     lines = [] if hellos else ["no host has joined: edgesweep host join"]
     names = [hello.name for hello, _ in hellos]
     for hello, answers in hellos:

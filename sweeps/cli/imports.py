@@ -1,4 +1,4 @@
-"""`edgesweep import`: imports figures from the logs of tools that were run by hand."""
+"""`edgesweep import`: imports figures from the logs of benchmark tools that a person ran."""
 
 import hashlib
 from collections.abc import Callable
@@ -26,7 +26,7 @@ CommandT = TypeVar("CommandT", bound=Callable[..., object])
 
 
 def _log_options(command: CommandT) -> CommandT:
-    """One option for each tool, which takes its log."""
+    """Add one option for each tool, whose value is the path of the tool's log."""
     for name, (_, help_text) in reversed([*TOOLS.items()]):
         command = click.option(f"--{name}", type=_FILE, metavar="LOG", help=help_text)(command)
     return command
@@ -96,7 +96,8 @@ def import_figures(
 
 
 def _publish(workspace: Workspace, journal: Journal, sweep: str) -> str:
-    """Publish to MLflow. Returns why that failed, or an empty text. A running driver publishes the figure itself."""
+    """Publish a sweep's results to MLflow. Returns the reason if that failed, otherwise an empty text. It fails while a
+    run uses the workspace: that run publishes the figure."""
     try:
         with workspace.lock(), Outbox.of(workspace, journal, sweep) as outbox:
             outbox.publish()
@@ -122,6 +123,6 @@ def _read(path: Path) -> bytes:
 
 
 def _decoded(content: bytes) -> str:
-    """The log as text. PowerShell writes UTF-16. The parser rejects what is not text."""
+    """Return the log as text: UTF-16, which PowerShell writes, or UTF-8. The parser rejects a log that is not text."""
     encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     return content.decode(encoding, "replace")

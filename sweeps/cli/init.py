@@ -1,4 +1,4 @@
-"""`edgesweep init`: writes a sweep file for a model, after a look at the model and its images."""
+"""`edgesweep init`: loads a model and looks at its images, and then writes a sweep file for them."""
 
 import json
 import sys
@@ -88,7 +88,7 @@ def init(
     try:
         with whole_file(file) as part:
             part.write_text(text, encoding="utf-8")
-            spec = load(part)  # every other command reads it the same way
+            spec = load(part)  # every other command reads the file the same way
         is_new = _write_schema(file.with_name(SCHEMA), force=force)
     except OSError as error:
         raise WorkspaceError(f"{file} cannot be written: {error.strerror}", "name another file") from error
@@ -99,7 +99,7 @@ def init(
 
 
 def _tell_original(spec: SweepSpec, roots: Sequence[Path], home: Path) -> None:
-    """Tell how often the model is right on the images as the file names them, and what speaks against these images."""
+    """Print how accurate the model is on the images as the sweep file names them, and warnings about these images."""
     for warning in folder_warnings(spec.data):
         click.secho(plain(warning), fg="yellow")
     trained = [model for model in spec.models if model.weights not in WEIGHTS]
@@ -109,8 +109,8 @@ def _tell_original(spec: SweepSpec, roots: Sequence[Path], home: Path) -> None:
 
 
 def _write_schema(file: Path, *, force: bool) -> bool:
-    """Write the schema for editors; another file in its place is replaced only by force. Returns whether the schema is
-    there now. Raises `OSError`."""
+    """Write the schema for editors; a different existing file is replaced only with `force`. Returns whether the file
+    now has the schema. Raises `OSError`."""
     text = json.dumps(json_schema(), indent=2) + "\n"
     if file.exists() and not force:
         return file.read_bytes() == text.encode()
@@ -126,8 +126,8 @@ def _answers(
     devices: Sequence[str],
     roots: Sequence[Path],
 ) -> Answers:
-    """The user's answers, asked for where there is a terminal. Raises `EdgeSweepError` without one, if the model is
-    missing."""
+    """Return the user's answers: the given options, and prompts for the others if there is a terminal. Raises
+    `EdgeSweepError` if the model is missing and there is no terminal."""
     ask = sys.stdin.isatty() and sys.stdout.isatty()
     if not model and not ask:
         raise EdgeSweepError("no model is named, and there is no terminal to ask on", "give --model module:function")
@@ -154,7 +154,8 @@ def _answers(
 
 
 def _ask_arguments(model: str, argument_values: Mapping[str, Argument], roots: Sequence[Path]) -> dict[str, Argument]:
-    """The arguments that the model's function needs beside `argument_values`. Raises `ModelError`."""
+    """Prompt for the arguments that the model's function needs besides `argument_values`, and return the answers.
+    Raises `ModelError`."""
     needed = needed_arguments(model, own_code(model, roots))
     function = model.rpartition(":")[2]
     answers = {
@@ -169,7 +170,7 @@ def _argument(text: str) -> tuple[str, Argument]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise EdgeSweepError(f"{text!r} is not NAME=VALUE", "write for instance --argument classes=10")
-    # The value is read as a sweep file would read it.
+    # The value is parsed as in a sweep file.
     read = parsed(f"{{value: {value}}}", Path("argument")).data["value"] if value else ""
     return name, read if isinstance(read, str | int | float | bool | list) else value
 
@@ -199,8 +200,8 @@ def _first(error: ValueError) -> str:
 
 
 def _folders(answers: Answers, home: Path) -> tuple[tuple[Folder, ...], int]:
-    """The folders of images, one or those of calibration and evaluation; and how large the images are, 0 if there are
-    none."""
+    """Return the folders of images (one, or two for calibration and evaluation), and the side of the images in pixels;
+    0 without images."""
     if not answers.images:
         return (), 0
     root = Path(answers.images).expanduser().resolve()
@@ -218,13 +219,14 @@ def _folders(answers: Answers, home: Path) -> tuple[tuple[Folder, ...], int]:
 
 
 def _from(home: Path, path: str | Path) -> str:
-    """A path as a sweep file in `home` writes it."""
+    """Return a path as it is written in a sweep file in `home`: relative if it lies below `home`."""
     full = Path(path).expanduser().resolve()
     return full.relative_to(home).as_posix() if full.is_relative_to(home) else str(full)
 
 
 def _shapes(side: int) -> list[InputShape]:
-    """The input shapes to try: for large images first the usual size, for small ones that of the images."""
+    """Return the input shapes to try on the model: first the usual size, or for small images the nearest size below
+    theirs."""
     near = [size for size in sorted(_SIZES, reverse=True) if size <= side] if 0 < side < _LARGE_IMAGES else []
     return [(1, 3, size, size) for size in dict.fromkeys([*near[:1], *_SIZES])]
 

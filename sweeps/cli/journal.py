@@ -1,4 +1,5 @@
-"""`edgesweep journal`: checks, exports, saves, restores and salvages what was measured, and publishes what waits."""
+"""`edgesweep journal`: checks, exports, backs up, restores and salvages the journal, and publishes results that
+wait."""
 
 import shlex
 import sys

@@ -1,4 +1,4 @@
-"""Parts of the commands that use a lab: its address and token, and the connection to it."""
+"""Shared parts of the commands that use a lab: options for its address and token, and the connection to it."""
 
 import getpass
 import os
@@ -28,14 +28,14 @@ LAB_VARIABLE = "EDGESWEEP_LAB"
 
 @dataclass(frozen=True, slots=True)
 class LabOptions:
-    """The lab that a command uses."""
+    """Lab that a command uses: the address of its head, and the file with its token."""
 
     head: str
     token_file: Path
 
 
 def lab_options(command: Command) -> Command:
-    """The options `--lab` and `--token-file`, passed as `lab` and `token_file`."""
+    """Add the options `--lab` and `--token-file` to a command, passed as `lab` and `token_file`."""
     token = click.option(
         "--token-file",
         type=click.Path(dir_okay=False, path_type=Path),
@@ -52,7 +52,8 @@ def lab_options(command: Command) -> Command:
 
 
 def chosen_lab(lab: str | None, token_file: Path | None) -> LabOptions | None:
-    """The lab that a command names; `None` if it names none. Raises `ClusterError` if the token is missing."""
+    """Return the lab that a command's options name; `None` if they name none. Raises `ClusterError` if the token is
+    missing."""
     if lab is None:
         return None
     if token_file is None:
@@ -61,7 +62,8 @@ def chosen_lab(lab: str | None, token_file: Path | None) -> LabOptions | None:
 
 
 def needed_lab(lab: str | None, token_file: Path | None) -> LabOptions:
-    """The lab that a command names. Raises `ClusterError` if it names none, or if the token is missing."""
+    """Return the lab that a command's options name. Raises `ClusterError` if they name none, or if the token is
+    missing."""
     options = chosen_lab(lab, token_file)
     if options is None:
         raise ClusterError("no lab is named", "--lab HOST:PORT, as `edgesweep host up` has printed it")
@@ -70,10 +72,11 @@ def needed_lab(lab: str | None, token_file: Path | None) -> LabOptions:
 
 @contextmanager
 def open_lab(options: LabOptions, task: str, *, tells_ports: bool = False) -> "Iterator[Lab]":
-    """The lab's hosts, as this driver sees them. `task`: that of the driver, for people at the hosts. `tells_ports`:
-    say what others may reach of this computer meanwhile.
+    """Connect to a lab's hosts for the `with` block. `task`: what this driver does, for people at the hosts.
+    `tells_ports`: print which ports of this computer others can reach meanwhile.
 
-    Starts a Ray node on this machine unless the lab's head runs here, and ends it. Raises `ClusterError`.
+    A Ray node is started on this machine unless the lab's head runs here, and ended with the block. Raises
+    `ClusterError`.
     """
     check_token_file(options.token_file)
     check_head(options.head)
@@ -89,7 +92,8 @@ def open_lab(options: LabOptions, task: str, *, tells_ports: bool = False) -> "I
                 _tell(f"this computer's node in the lab, until this ends, {listening_on(own)}")
             folder = own.folder
         os.environ.update(environment_of_driver(options.token_file, ip))
-        # Ray reads the environment when it is imported; the others import numpy, which `plan --help` does not need.
+        # Ray reads the environment when it is imported; the other modules import numpy, which `plan --help` does not
+        # need.
         from workers.hosts import cluster
         from workers.hosts.lab import Lab
         from workers.hosts.this_machine import versions
@@ -106,7 +110,7 @@ def open_lab(options: LabOptions, task: str, *, tells_ports: bool = False) -> "I
 def lab_or_none(
     lab: str | None, token_file: Path | None, task: str, *, tells_ports: bool = False
 ) -> "Iterator[Lab | None]":
-    """The lab as `open_lab` gives it; `None` if no lab is named."""
+    """Connect to a lab as `open_lab` does, or yield `None` if no lab is named."""
     options = chosen_lab(lab, token_file)
     if options is None:
         yield None

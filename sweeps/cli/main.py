@@ -1,4 +1,4 @@
-"""The command line: a table of commands. Each has its own module, which is imported only when it is needed."""
+"""The command line: a table of commands. Each command has its own module, which is imported only when it is needed."""
 
 import io
 import sys
@@ -12,7 +12,7 @@ from sweeps.cli.session import closing_terminal_ends
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
 from sweeps.failure_kinds import USAGE
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
@@ -107,7 +107,8 @@ COMMANDS = {
         "Virtual phones: the real adb daemon on this computer, to try everything except latency.",
     ),
 }
-"""`module:command` and the first sentence of the help, which `edgesweep --help` prints without importing the module."""
+"""Import path (`module:command`) of each command, and the first sentence of its help, which `edgesweep --help` prints
+without importing the module."""
 
 VERBS_BY_PURPOSE = {
     "Start": (
@@ -148,18 +149,19 @@ VERBS_BY_PURPOSE = {
         "constraints",
     ),
 }
-"""The headings of `edgesweep --help`, each with its verbs in the order in which people need them."""
+"""Headings of `edgesweep --help`, each with its commands in the order in which people need them."""
 
 
 class LazyCommand(click.Command):
-    """A name and its line of help; the command itself is imported when its arguments are parsed."""
+    """Command known only by its name and line of help; the real command is imported when its arguments are parsed."""
 
     def __init__(self, name: str, path: str, line: str) -> None:
         super().__init__(name, help=line)
         self._path = path
 
     def load(self) -> click.Command:
-        """The command itself. Raises `EdgeSweepError` if it needs a package of an extra that is not installed."""
+        """Import the real command. Raises `EdgeSweepError` if it needs a package of an optional extra that is not
+        installed."""
         module, _, attribute = self._path.partition(":")
         try:
             command: click.Command = getattr(import_module(module), attribute)
@@ -172,18 +174,32 @@ class LazyCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """The context of the command itself, which click then invokes."""
-        if parent is not None and "--json" in args:
-            parent.meta[JSON] = True
+        """Return the context of the real command, which click then invokes."""
         return self.load().make_context(info_name, args, parent, **extra)
 
 
 class Program(click.Command):
-    """A command that prints an expected error as one red line with its next step. Only bugs print a traceback."""
+    """A command that prints an expected error as one red line with its next step. Only bugs print a traceback.
+
+    With `--json` anywhere among its words the error is a document on stdout, too."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        as_json = "--json" in args
+        try:
+            context = super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            if as_json:
+                _print_usage_error(error)
+            raise
+        if as_json:
+            context.meta[JSON] = True
+        return context
 
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
-            # A letter that the locale lacks is a question mark, and no error.
+            # A character that the locale's encoding lacks is written as a question mark instead of raising an error.
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
@@ -199,8 +215,7 @@ class Program(click.Command):
             ctx.exit(error.exit_code)
         except click.UsageError as error:
             if JSON in ctx.meta:
-                step = f"{error.ctx.command_path} --help" if error.ctx else "edgesweep --help"
-                print_json({"error": {"kind": USAGE, "message": error.format_message(), "next_step": step}})
+                _print_usage_error(error)
             raise
         except KeyboardInterrupt:
             click.echo("Stopped at once. Results so far are kept: run the same command again to continue.", err=True)
@@ -208,23 +223,34 @@ class Program(click.Command):
 
 
 class Group(Program, click.Group):
-    """The program with all commands, listed by purpose."""
+    """Program with all commands, whose help lists them by purpose."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a section for each heading of `VERBS_BY_PURPOSE`; their columns stand below each other."""
+        """Write a section for each heading of `VERBS_BY_PURPOSE`, with aligned columns."""
         column = max(map(len, self.commands))
         for heading, verbs in VERBS_BY_PURPOSE.items():
             with formatter.section(heading):
-                # click indents a section by 2 and parts its columns by 2 more, and wraps from there on.
+                # click indents a section by 2, separates its columns by 2 more, and wraps the text to the rest of the
+                # width.
                 room = formatter.width - 6 - column
                 formatter.write_dl(
                     [(verb.ljust(column), self.commands[verb].get_short_help_str(room)) for verb in verbs]
                 )
 
 
+def _print_usage_error(error: click.UsageError) -> None:
+    step = f"{error.ctx.command_path} --help" if error.ctx else "edgesweep --help"
+    print_json({"error": {"kind": USAGE, "message": error.format_message(), "next_step": step}})
+
+
 def _typed(step: str, context: click.Context) -> str:
-    """A next step whose commands have the workspace of the one that failed, and the file of its sweep."""
-    return here(Workspace(context.meta[ROOT]), context.meta.get(SWEEP)).typed(step) if ROOT in context.meta else step
+    """Return the next step with its commands completed by the workspace and the sweep file of the command that
+    failed."""
+    return (
+        command_hints(Workspace(context.meta[ROOT]), context.meta.get(SWEEP)).typed(step)
+        if ROOT in context.meta
+        else step
+    )
 
 
 @click.group(

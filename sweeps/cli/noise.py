@@ -1,4 +1,4 @@
-"""`edgesweep noise`: measures what a device can tell apart, from processes of one build that differ by noise alone."""
+"""`edgesweep noise`: measures a device's noise: how far times of the same build differ between processes."""
 
 import math
 import sys
@@ -27,7 +27,7 @@ from workers.noise_run import BatchNoiseRun, NoiseRun
 
 MINUTES = 3.0
 BATCH_MINUTES = 25.0
-"""The time of about 30 rounds of 12 builds, at 3 s for a process."""
+"""Device time of about 30 rounds of 12 builds, at 3 s for a process."""
 
 
 @click.command()
@@ -90,7 +90,8 @@ def noise(device: str, minutes: float | None, batches: bool, traces: Path | None
 
 
 def _calibration(blocks: list[Block], *, needed: bool) -> Calibration | None:
-    """The noise that the blocks show. Without any: `None`, or `EdgeSweepError` if it is needed."""
+    """Return the noise that the blocks show; `None` if they are too few. Raises `EdgeSweepError` instead if it is
+    `needed`."""
     try:
         return calibrate(blocks)
     except EdgeSweepError:
@@ -100,7 +101,7 @@ def _calibration(blocks: list[Block], *, needed: bool) -> Calibration | None:
 
 
 def _measure(run: NoiseRun | BatchNoiseRun, workspace: Workspace, seconds: float, progress: RunProgress) -> bool:
-    """Measure for this time. Returns whether that was stopped before the end."""
+    """Measure for this number of seconds of device time. Returns whether an end was requested."""
     executor = InlineExecutor(workspace.root)
     try:
         with CtrlC(progress.note) as stop:

@@ -18,11 +18,12 @@ from sweeps.workspace import DEFAULT_ROOT, ROOT_VARIABLE
 EXIT_INTERRUPTED = 130
 
 ROOT = "edgesweep.root"
-"""The workspace that a command was given, in the `meta` of its context: advice after an error names it, too."""
+"""Key in the `meta` of click's context for the workspace that a command was given: advice after an error names it,
+too."""
 SWEEP = "edgesweep.sweep"
-"""The sweep that a command was given, if any, in the same `meta`."""
+"""Key in the same `meta` for the sweep that a command was given, if any."""
 JSON = "edgesweep.json"
-"""A mark in the same `meta` of a command that was given `--json`: then an error is a document, too."""
+"""Key in the same `meta` that marks a command with `--json`: its errors are printed as a JSON document, too."""
 
 
 def _resolved(context: click.Context, _option: click.Parameter, root: Path) -> Path:
@@ -48,7 +49,8 @@ json_option = click.option(
     help="Print one JSON document on stdout; of an error: {error: {kind, message, next_step}}.",
 )
 DEVICE_NAMES = "as the sweep file names it, its id, or a part of its name"
-"""The names that `--device` takes where results are read: `sweeps.operations.stored_results.meant`."""
+"""Forms of `--device` for commands that read results (`sweeps.operations.stored_results.device_id_of`), for help texts.
+"""
 sweep_file_argument = click.argument("sweep_file", type=click.Path(path_type=Path))
 yes_option = click.option("--yes", is_flag=True, help="Allow more than 10,000 jobs.")
 executor_option = click.option(
@@ -78,12 +80,14 @@ models_option = click.option(
 
 
 class ListingGroup(click.Group):
-    """A group that lists by itself. An option given before a subcommand is the subcommand's, or refused by it."""
+    """Group that lists its objects when called without a subcommand. An option before a subcommand is passed on to the
+    subcommand, which refuses an option that it does not have."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The options that the group was given are put in front of the subcommand's arguments: its own win."""
+        """Return the subcommand, with the group's options put in front of its arguments, so that the same options of
+        the subcommand override them."""
         name, command, rest = super().resolve_command(ctx, args)
         group_options: list[str] = []
         for option in self.params:
@@ -95,7 +99,7 @@ class ListingGroup(click.Group):
 
 
 def known_sweeps(context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
-    """The sweeps of the workspace, for a shell's completion."""
+    """Return the names of the workspace's sweeps that begin with `begun`, for a shell's completion."""
     root = Path(context.params.get("root") or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
     path = root.expanduser() / "journal.sqlite"
     try:
@@ -134,6 +138,6 @@ margin_option = click.option(
 
 
 def print_json(document: Any) -> None:
-    # A letter that the locale lacks would become a question mark.
+    # Without UTF-8, characters are escaped: those that the locale's encoding lacks would become question marks.
     is_whole = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
     click.echo(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=not is_whole))

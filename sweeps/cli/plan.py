@@ -1,4 +1,4 @@
-"""`edgesweep plan`: prints every job and every skipped combination; runs nothing."""
+"""`edgesweep plan`: prints every job and every skipped combination, and runs nothing."""
 
 import sys
 from dataclasses import asdict
@@ -17,8 +17,8 @@ from sweeps.cli.options import (
     yes_option,
 )
 from sweeps.journal.noise_blocks import known_noise
-from sweeps.operations.device_noise import batch_spreads, known
-from sweeps.operations.notices import tell
+from sweeps.operations.device_noise import batch_spreads, read_per_device
+from sweeps.operations.notices import notify
 from sweeps.operations.plan_states import plan_with_states
 from sweeps.operations.sweep_plan import load_sweep, roots_of
 from sweeps.quarantine import quarantines_of
@@ -27,10 +27,10 @@ from sweeps.text import plain
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
-    from workers.models.model_check import Tried
+    from workers.models.model_check import Trial
 
 CHECK_S = 5.0
-"""The seconds for decoding the images of one folder."""
+"""Time limit for decoding the images of one folder, in seconds."""
 
 
 @click.command()
@@ -73,7 +73,7 @@ def plan(
     with lab_or_none(lab, token_file, "plan") as hosts:
         with_states = plan_with_states(spec, roots, workspace, hosts)
     planned, left = with_states.plan, with_states.left
-    noise, _ = known(planned, workspace, known_noise)
+    noise, _ = read_per_device(planned, workspace, known_noise)
     spreads = batch_spreads(planned, workspace)
     kept_out = quarantines_of(planned.devices)
     checked = try_all(spec.models, spec.data, roots, workspace, CHECK_S) if with_check else iter(())
@@ -95,7 +95,7 @@ def plan(
             with_states.worth_retrying,
         )
         for line in (*with_states.sharing, *with_states.machine):
-            tell(line)
+            notify(line)
         trials = []
         for trial in checked:
             trials.append(trial)
@@ -105,7 +105,7 @@ def plan(
         sys.exit(1)
 
 
-def _color(trial: "Tried") -> str | None:
+def _color(trial: "Trial") -> str | None:
     if trial.doubts_original:
         return "yellow"
     return "red" if trial.problem else None

@@ -1,4 +1,4 @@
-"""`edgesweep profile`: the time of each operator of a build, on a device, or what a capture records meanwhile."""
+"""`edgesweep profile`: times each operator of a build on a device, or records a block with a tool such as perfetto."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,13 +8,13 @@ import click
 from sweeps.cli.options import json_option, print_json, workspace_option
 from sweeps.errors import EdgeSweepError, StoreError, did_you_mean
 from sweeps.operations.build_name import build_named
-from sweeps.operations.notices import tell
-from sweeps.operations.stored_results import connectable, meant, results_of
+from sweeps.operations.notices import notify
+from sweeps.operations.stored_results import connectable, device_id_of, results_of
 from sweeps.report.profile import operators_table
 from sweeps.report.terminal_tables import open_console
 from sweeps.results import ResultRow, read_rows
 from sweeps.store.profiles import attach_profiles
-from sweeps.stored_profiles import LABEL, Kept
+from sweeps.stored_profiles import LABEL, ProfileFiles
 from sweeps.text import plain
 from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
@@ -60,20 +60,22 @@ def profile(
     results = results_of(workspace, sweep)
     rows = read_rows(results.frame, results.name)
     device = connectable(workspace, device)
-    row = build_named(rows, variant, meant(device, results.names) or device)
+    row = build_named(rows, variant, device_id_of(device, results.names) or device)
     if recorder is None:
         done = run_profile(row, device, workspace, iterations=iterations, warmup=warmup)
     else:
         done = captured(row, device, workspace, *recorder, iterations=iterations, warmup=warmup)
     _attach(workspace, rows, done)
     if as_json:
-        document = done.kept.model_dump(mode="json", exclude={"suffix"})
+        document = done.profile.model_dump(mode="json", exclude={"suffix"})
         print_json({**document, "label": LABEL, "trace": str(done.file)})
         return
     click.echo(plain(f"{row.name} on {device}, {LABEL}"))
     if recorder is None:
-        open_console().print(operators_table(done.kept.operators))
-        click.echo(plain(f"Own time per iteration, the median of {done.kept.iterations}, told by {done.kept.runner}."))
+        open_console().print(operators_table(done.profile.operators))
+        click.echo(
+            plain(f"Own time per iteration, the median of {done.profile.iterations}, told by {done.profile.runner}.")
+        )
     else:
         _tell(done, recorder[0])
     click.echo("A profiled run is slower than others: no figure here is a latency.")
@@ -81,21 +83,21 @@ def profile(
 
 
 def _attach(workspace: Workspace, rows: Sequence[ResultRow], done: Profiled) -> None:
-    """Attach a profile to the runs of the jobs that it is of: a build may have been profiled on a device on which no
-    job ran it."""
-    kept_profile = done.kept
+    """Attach a profile to the MLflow runs of the jobs with its build, device and run axes. There may be none, because a
+    build can be profiled on a device where no job ran it."""
+    kept_profile = done.profile
     try:
         for row in rows:
             run = RunAxes(threads=row.threads, cpus=row.cpus, reuse_input=row.reuse_input)
             if kept_profile.is_of(row.build_key, row.device_id, run):
-                attach_profiles(workspace, row.sweep, row.job_key, [Kept(kept_profile, done.file)])
+                attach_profiles(workspace, row.sweep, row.job_key, [ProfileFiles(kept_profile, done.file)])
     except StoreError as error:
-        tell(f"It is kept in the workspace, and not in MLflow: {error.one_line}")
+        notify(f"It is kept in the workspace, and not in MLflow: {error.one_line}")
 
 
 def _tell(done: Profiled, capture: Capture) -> None:
     size = done.file.stat().st_size / 1e6
-    click.echo(plain(f"{capture.name} recorded {done.kept.iterations} iterations, {size:.1f} MB; {capture.opens}."))
+    click.echo(plain(f"{capture.name} recorded {done.profile.iterations} iterations, {size:.1f} MB; {capture.opens}."))
 
 
 def _capture(text: str) -> tuple[Capture, Path | None]:

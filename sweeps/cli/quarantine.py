@@ -59,21 +59,21 @@ def readmit(name: str, root: Path, lab: str | None, token_file: Path | None) -> 
         outcome = "was not quarantined" if was is None else f"was quarantined {was.text}; it is let in again"
         click.echo(plain(f"{device_name} {outcome}"))
         if opened is not None and was is not None and was.by == "edgesweep":
-            # The lab's hosts show the quarantine to others until they are told.
+            # The lab's hosts show the quarantine to other users until they get this hint.
             opened().hint(device_id, "")
 
 
 @contextmanager
 def _opener(options: LabOptions | None) -> "Iterator[Callable[[], Lab] | None]":
-    """A function that opens the lab, once, when it is first needed: that takes a node of its own. `None` if no lab is
-    named."""
+    """Yield a function that opens the lab at its first call, because that may start a Ray node, and returns the same
+    lab later; `None` if no lab is named."""
     with ExitStack() as stack:
         yield None if options is None else cache(lambda: stack.enter_context(open_lab(options, "devices")))
 
 
 def _device(name: str, root: Path, lab: "Callable[[], Lab] | None") -> tuple[str, str]:
-    """The id of a device, and its name for people. Raises `DeviceError`: `unknown_device`, or why it cannot be asked
-    for its id."""
+    """Return the id of a device, and its display name. Raises `DeviceError`: `unknown_device`, or the error by which
+    its id could not be read."""
     entry = catalog.device(name)
     refused = DeviceError(
         "unknown_device", f"{name!r} names no device", "edgesweep devices lists them: local, adb:SERIAL"
@@ -84,19 +84,20 @@ def _device(name: str, root: Path, lab: "Callable[[], Lab] | None") -> tuple[str
             return registry.connect(name, Workspace.open(root).root).facts().device_id, name
         except DeviceError as error:
             refused = error
-    # The device may be away, or named by its id. A lab is asked last.
+    # The device may be away, or given by its id. A lab is queried last.
     candidates = [(record.device_id, record.name) for record in QuarantineBook().records()]
     candidates += [(facts.device_id, facts.name) for facts in _planned(Workspace(root))]
     match = next((entry for entry in candidates if name in entry), None)
     if match is None and lab is not None:
-        match = one_of(name, lab())
+        match = device_of_lab(name, lab())
     if match is None:
         raise refused
     return match
 
 
-def one_of(name: str, lab: "Lab") -> tuple[str, str] | None:
-    """The device of a lab with this name or id. Raises `DeviceError` if the name means several."""
+def device_of_lab(name: str, lab: "Lab") -> tuple[str, str] | None:
+    """Return the id and the name of a lab's device with this name or id; `None` if there is none. Raises `DeviceError`
+    if several match."""
     facts = [device for device in lab.select(name) if isinstance(device, DeviceFacts)]
     facts = facts or [
         hello.named(device.facts)
@@ -114,7 +115,7 @@ def one_of(name: str, lab: "Lab") -> tuple[str, str] | None:
 
 
 def _planned(workspace: Workspace) -> list[DeviceFacts]:
-    """The devices of this workspace's sweeps, those of the last one first: they may be away now."""
+    """Return the devices of this workspace's sweeps, which may be away now; those of the latest sweep come first."""
     if not workspace.journal.exists():
         return []
     with Journal.open(workspace.journal, read_only=True) as journal:

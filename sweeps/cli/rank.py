@@ -1,4 +1,4 @@
-"""`edgesweep rank`: what to ship on which device, or the variants of a sweep per device, best first."""
+"""`edgesweep rank`: prints what to ship on which device, or the variants of a sweep per device, best first."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,8 +8,8 @@ import click
 from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
 from sweeps.journal.rebuild import whole_results
 from sweeps.journal.remaining_jobs import no_results
-from sweeps.launching.sweep_commands import here
-from sweeps.operations.stored_results import StoredSweep, meant, of_latest, open_results, still_open
+from sweeps.launching.sweep_commands import command_hints
+from sweeps.operations.stored_results import StoredSweep, device_id_of, of_latest, open_results, still_open
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
 from sweeps.ranking.values import Ranking
@@ -46,7 +46,7 @@ def rank(
     with of_latest(workspace, sweep), open_results(workspace, sweep) as stored:
         whole_results(stored.journal, _notice_once())
         names = stored.device_names
-        device_id = meant(device, names)
+        device_id = device_id_of(device, names)
         ranked = rank_sweep(stored.journal, stored.name, device_id) if as_json or tables else None
         verdicts = [] if ranked is not None and not as_json else overview(stored.files, stored.name, stored.journal)
         if ranked is not None:
@@ -58,13 +58,13 @@ def rank(
         elif any(verdict.finished or verdict.not_ranked for verdict in verdicts):
             spec = stored.journal.plans.spec(stored.name)
             notes = [*still_open(workspace, stored), *more_images_of(spec, verdicts)]
-            print_overview(stored.name, verdicts, notes, here=here(workspace, stored.name), names=names)
+            print_overview(stored.name, verdicts, notes, hints=command_hints(workspace, stored.name), names=names)
         else:
             raise no_results(stored.journal, stored.name)
 
 
 def _notice_once() -> Callable[[int, int], None]:
-    """A function that says why ranking takes long, where the table of results was damaged."""
+    """Return a callback that prints once why ranking takes long, if the table of results must be rebuilt."""
     is_told = False
 
     def each(_: int, jobs: int) -> None:
@@ -92,4 +92,4 @@ def _show(
         print_json(ranking_document(ranked) | more | ({"copied": files.document()} if files.is_copy else {}))
     else:
         notes = (*more_images(spec, ranked), *still_open(workspace, stored))
-        print_ranking(ranked, notes, verbose=verbose, here=here(workspace, ranked.sweep), names=names)
+        print_ranking(ranked, notes, verbose=verbose, hints=command_hints(workspace, ranked.sweep), names=names)

@@ -1,4 +1,5 @@
-"""`edgesweep recipe`: PyTorch Mobile's performance recipe as a sweep, one named grid per step, with each step's gain.
+"""`edgesweep recipe`: runs PyTorch Mobile's performance recipe as a sweep with one named grid per step, and shows each
+step's gain.
 
 The steps are those of the recipe (https://docs.pytorch.org/tutorials/recipes/mobile_perf.html), but int8 comes after
 the layout, so that the fp32 steps are adjacent.
@@ -51,7 +52,7 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
     "6-int8": _INT8,
     "7-input-reuse": {**_INT8, "reuse_input": [True]},
 }
-"""The grid of each step, in order. Each adds one thing to the previous step."""
+"""Grid of each step, in order. Each step adds one optimization to the previous step."""
 
 _OTHERS: dict[str, Any] = {
     "backend": ["cpu"],
@@ -60,7 +61,7 @@ _OTHERS: dict[str, Any] = {
     "threads": [1],
 }
 _LAYOUTS = ("nchw", "nhwc")
-"""The layouts of a runtime that lists none."""
+"""Layouts of a runtime whose entry lists none."""
 
 _SYNTHETIC = {
     "calibration": {"source": "synthetic", "images": 32, "seed": 1},
@@ -125,7 +126,8 @@ def recipe_spec(
     device: str,
     runtimes: bool = False,
 ) -> tuple[SweepSpec, tuple[Path, ...]]:
-    """The recipe of `model` as a sweep, and the folders of the user's own modules. `None` means the default.
+    """Return the recipe of `model` as a sweep, and the folders of the user's own modules. An option of `None` means its
+    default.
 
     Raises `SpecError`.
     """
@@ -154,7 +156,8 @@ def recipe_spec(
 
 
 def _of_others() -> dict[str, Mapping[str, Any]]:
-    """The builds of other runtimes for the CPU of which the best is compared with PyTorch Mobile's best step."""
+    """Return one grid of CPU builds for each other runtime; the best build of each grid is compared with PyTorch
+    Mobile's best step."""
     runtimes = [
         runtime for runtime in catalog.runtimes().values() if runtime.name != "torchscript" and runtime.backend("cpu")
     ]
@@ -178,7 +181,8 @@ def _name(model: str) -> str:
 
 
 def _argument(text: str) -> tuple[str, Argument]:
-    """Key and value of `key=value`; the value is read as JSON (10, 0.35, true) if possible, otherwise as text."""
+    """Parse `key=value` into key and value; the value is read as JSON (10, 0.35, true) if possible, otherwise as
+    text."""
     key, equals, value = text.partition("=")
     if not (key.isidentifier() and equals):
         raise SpecError(f"--argument {text!r} is not KEY=VALUE", "write for instance --argument num_classes=10")

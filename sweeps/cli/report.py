@@ -1,4 +1,4 @@
-"""`edgesweep report`: a sweep's results as files to send: a page, Markdown, tables."""
+"""`edgesweep report`: writes a sweep's results as files to send: an HTML page, Markdown, tables."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,13 +13,13 @@ from dashboard.report.markdown import markdown
 from dashboard.report.sections import Section, sections
 from dashboard.words import plain_words
 from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
-from sweeps.command_hints import Here
+from sweeps.command_hints import CommandHints
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
-from sweeps.journal.next_step_hints import told_by
-from sweeps.launching.sweep_commands import here
+from sweeps.journal.next_step_hints import hints_of
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.metrics import METRICS
-from sweeps.operations.stored_results import meant, results_of
+from sweeps.operations.stored_results import device_id_of, results_of
 from sweeps.ranking.eligibility import objective_text
 from sweeps.ranking.rank import rank_rows
 from sweeps.report.evaluation import more_images
@@ -65,11 +65,11 @@ def report(
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
     rows = read_rows(results.frame, results.name)
-    device_id = meant(device, results.names)
+    device_id = device_id_of(device, results.names)
     rows = rows if device_id is None else of_device(rows, device_id)
     objective = plain_words(objective_text(results.spec.objective))
     spec = results.spec
-    drawn, notes = _drawn(results, rows, here(workspace, results.name)) if html or as_markdown else ([], [])
+    drawn, notes = _drawn(results, rows, command_hints(workspace, results.name)) if html or as_markdown else ([], [])
     with click.progressbar(length=len(drawn), label="Drawing charts", hidden=as_json or not html) as bar:
         files: dict[Path | None, Callable[[], bytes]] = {
             html: lambda: (
@@ -99,15 +99,16 @@ def report(
         click.echo(f"{file['file']}  {METRICS['artifact_mb'].format(file['bytes'] / 1e6)}")
 
 
-def _drawn(results: SweepResults, rows: Sequence[ResultRow], advice: Here) -> tuple[list[Section], list[str]]:
-    """A section for each device and model, and notes of the whole sweep. `advice` completes the commands in them."""
+def _drawn(results: SweepResults, rows: Sequence[ResultRow], advice: CommandHints) -> tuple[list[Section], list[str]]:
+    """Return a section of the report for each device and model, and notes about the whole sweep. `advice` completes the
+    commands in both."""
     spec = results.spec
-    ranked = rank_rows(rows, spec.objective, results.name, told=told_by(spec))
+    ranked = rank_rows(rows, spec.objective, results.name, hints=hints_of(spec))
     drawn = [_typed(section, advice) for section in sections(rows, ranked, spec.objective)]
     return drawn, [line(advice.typed(note)) for note in more_images(spec, ranked)]
 
 
-def _typed(section: Section, advice: Here) -> Section:
+def _typed(section: Section, advice: CommandHints) -> Section:
     sentences = tuple(replace(sentence, rest=advice.typed(sentence.rest)) for sentence in section.sentences)
     tables = tuple(
         replace(
@@ -121,8 +122,8 @@ def _typed(section: Section, advice: Here) -> Section:
 
 
 def _page_maker() -> Callable[..., str]:
-    """The function that makes a page. Raises `EdgeSweepError` if the package that draws charts is not installed: tables
-    and Markdown do without."""
+    """Return the function that renders the HTML page. Raises `EdgeSweepError` if the package that draws charts is not
+    installed, which only this page needs."""
     try:
         from dashboard.report.html import page
     except ModuleNotFoundError as error:
@@ -131,7 +132,8 @@ def _page_maker() -> Callable[..., str]:
 
 
 def _write(path: Path, make: Callable[[], bytes]) -> dict[str, Any]:
-    """Write a file, whole or not at all. Raises `EdgeSweepError` if it cannot be written."""
+    """Write a file atomically, whole or not at all. Returns its path and size. Raises `EdgeSweepError` if it cannot be
+    written."""
     content = make()
     try:
         write_whole(path, content)

@@ -1,4 +1,4 @@
-"""`edgesweep run`: builds, measures and ranks a sweep, with progress, Ctrl-C and continuation."""
+"""`edgesweep run`: builds, measures and ranks a sweep, with progress, an orderly end by Ctrl-C, and continuation."""
 
 import sys
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.session import CtrlC
 from sweeps.journal.remaining_jobs import waiting
-from sweeps.launching.sweep_commands import here
-from sweeps.operations.notices import tell
+from sweeps.launching.sweep_commands import command_hints
+from sweeps.operations.notices import notify
 from sweeps.operations.run import Watch, rank_and_attach, run_sweep
 from sweeps.operations.stored_results import names_of, results_of
 from sweeps.operations.sweep_plan import load_sweep, roots_of
@@ -76,7 +76,7 @@ def run(
         with open_journal(workspace) as journal:
             notes = (*more_images(spec, ranked), *waiting(journal, spec.name))
             names = names_of(journal, spec.name)
-        print_ranking(ranked, notes, here=here(workspace, spec.name, sweep_file), names=names)
+        print_ranking(ranked, notes, hints=command_hints(workspace, spec.name, sweep_file), names=names)
     if not any((*device.ranking, *device.checked) for device in ranked.devices):
         sys.exit(1)  # nothing was measured: a script must notice
 
@@ -91,12 +91,12 @@ def run_spec(
     lab: Lab | None = None,
     file: Path | None = None,
 ) -> SweepResults:
-    """Run a sweep as `run_sweep` does, ended by Ctrl-C. Returns the results. Exits the program if it is interrupted.
-    `file`: the sweep file, if it is to be run again."""
+    """Run a sweep as `run_sweep` does, until Ctrl-C requests its end. Returns the results; if the run was interrupted,
+    the program exits instead. `file`: the path of the sweep file, for commands in advice."""
     watch = Watch(asking=CtrlC, file=file)
     ended = run_sweep(spec, roots, workspace, executor, retry_failed=retry_failed, settle=settle, lab=lab, watch=watch)
     for line in ended.still_to_do:
-        tell(line)
+        notify(line)
     if ended.interrupted:
         sys.exit(EXIT_INTERRUPTED)
     return results_of(workspace, spec.name)

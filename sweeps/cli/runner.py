@@ -1,4 +1,4 @@
-"""`edgesweep runner`: the C++ runners for phones, compiled with what the user has."""
+"""`edgesweep runner`: compiles the C++ runners for phones with the user's NDK and library."""
 
 import os
 import tempfile
@@ -8,7 +8,7 @@ import click
 
 from sweeps.cli.options import json_option, print_json
 from sweeps.errors import EdgeSweepError
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.spec import catalog
 from sweeps.text import plain
 from workers.native import android
@@ -79,11 +79,11 @@ def build(
         except EdgeSweepError as error:
             missing.append(error)
         if ndk is None or recipe is None:
-            # The error names all that is missing at once: each takes a while to get.
+            # One error names everything that is missing, because each part takes a while to get.
             steps = "\n  and: ".join(lack.next_step for lack in missing)
             raise EdgeSweepError("; ".join(lack.message for lack in missing), steps)
         toolchain = android.ndk_toolchain(ndk, abi, recipe)
-        built = android.build(toolchain, abi, recipe, Path(folder) / "build", tell)
+        built = android.build(toolchain, abi, recipe, Path(folder) / "build", notify)
         placed = android.place(built, runners_folder(abi))
     if as_json:
         files = [str(file) for file in placed]

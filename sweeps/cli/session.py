@@ -9,15 +9,15 @@ from queue import SimpleQueue
 from types import FrameType
 
 _LAST_WORD_SECONDS = 1.0
-"""The longest wait for the last message: a blocked terminal must not delay the end."""
+"""Longest wait for the last message, in seconds: a blocked terminal must not delay the end."""
 
 
 class CtrlC:
-    """A context manager: the first Ctrl-C requests an orderly end, the second one stops at once. A terminal that closes
-    requests an orderly end, too.
+    """Context manager in which the first Ctrl-C requests an orderly end, and the second one stops at once. A terminal
+    that closes requests an orderly end, too.
 
-    A thread prints the message. The signal handler cannot, because it may interrupt another write. The work cannot
-    either, because it may take minutes until it checks for the request. The thread calls `on_request`, too.
+    A separate thread prints the message and calls `on_request`: the signal handler cannot, because it may interrupt
+    another write, and the work may take minutes until it checks for the request.
     """
 
     def __init__(self, note: Callable[[str], None], on_request: Callable[[], None] = lambda: None) -> None:
@@ -43,7 +43,7 @@ class CtrlC:
         if number == signal.SIGHUP:
             _leave(self._terminals)
             if self._is_requested:
-                return  # kernel and shell each tell of the same terminal
+                return  # kernel and shell each send a signal for the same terminal
         if self._is_requested:
             raise KeyboardInterrupt
         self._is_requested = True
@@ -56,19 +56,20 @@ class CtrlC:
 
 
 def _asking() -> list[signal.Signals]:
-    """The signals that ask for an end: Ctrl-C, `kill`, and a terminal that closes, unless `nohup` is in force."""
+    """Return the signals that request an end: of Ctrl-C, of `kill`, and of a terminal that closes, unless `nohup` is in
+    force."""
     hangup = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
     return [signal.SIGINT, signal.SIGTERM, *hangup]
 
 
 def _terminals() -> list[int]:
-    """The terminals among stdout and stderr. They are asked for beforehand: one that was closed is no terminal any
-    more."""
+    """Return the file descriptors of stdout and stderr that are terminals. Call it before a terminal closes: a closed
+    terminal no longer counts as one."""
     return [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
 
 def _leave(terminals: list[int]) -> None:
-    """Send the output nowhere: nothing can be written to a terminal that was closed, and the work is to end in
+    """Redirect these descriptors to the null device: writes to a closed terminal fail, and the work must still end in
     order."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in terminals:
@@ -79,7 +80,8 @@ def _leave(terminals: list[int]) -> None:
 
 @contextmanager
 def closing_terminal_ends() -> Iterator[None]:
-    """A block that a terminal that closes ends as Ctrl-C does, unless `nohup` is in force."""
+    """Raise `KeyboardInterrupt` in the `with` block when the terminal closes, as Ctrl-C does, unless `nohup` is in
+    force."""
     in_main_thread = threading.current_thread() is threading.main_thread()
     if not in_main_thread or signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
         yield
@@ -87,7 +89,7 @@ def closing_terminal_ends() -> Iterator[None]:
     terminals = _terminals()
 
     def end(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # kernel and shell each tell of the same terminal
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # kernel and shell each send a signal for the same terminal
         _leave(terminals)
         raise KeyboardInterrupt
 
@@ -100,7 +102,7 @@ def closing_terminal_ends() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """A block that is short and must not be left half done: Ctrl-C takes effect at its end."""
+    """Delay Ctrl-C to the end of the `with` block, which must be short and must not be left half done."""
     received: list[int] = []
     before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in _asking()}
     try:

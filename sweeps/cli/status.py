@@ -6,7 +6,7 @@ import click
 
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.journal.sweep_progress import read_status
-from sweeps.launching.sweep_commands import here, running_now
+from sweeps.launching.sweep_commands import command_hints, running_now
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.quarantine import quarantines_of
 from sweeps.report.status_text import print_status
@@ -39,7 +39,7 @@ def status(sweep: str | None, root: Path, verbose: bool, as_json: bool) -> None:
         print_json(current.document() | {"not_in_mlflow": not_in_mlflow, "quarantined": quarantined})
     else:
         left_alone = {facts.name: kept_out[facts.device_id] for facts in devices if facts.device_id in kept_out}
-        print_status(current, left_alone, verbose=verbose, here=here(workspace, name))
+        print_status(current, left_alone, verbose=verbose, hints=command_hints(workspace, name))
         for line in running_now(workspace):
             click.echo(plain(line))
         if lag is not None and lag.jobs:

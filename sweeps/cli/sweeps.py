@@ -1,4 +1,4 @@
-"""`edgesweep sweeps`: the sweeps of a workspace, listed, renamed, tagged, noted and deleted."""
+"""`edgesweep sweeps`: lists, renames, tags and deletes a workspace's sweeps, and writes notes about them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

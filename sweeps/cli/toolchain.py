@@ -1,4 +1,4 @@
-"""`edgesweep toolchain`: releases of a runtime's library beside the installed one: made, listed, removed."""
+"""`edgesweep toolchain`: adds, lists and removes releases of a runtime's library besides the installed one."""
 
 from importlib import metadata
 from typing import Any
@@ -7,7 +7,7 @@ import click
 
 from sweeps.cli.options import json_option, print_json
 from sweeps.errors import BuildError, EdgeSweepError
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.report.terminal_tables import cells, new_table, open_console
 from sweeps.spec.toolchains import LIBRARIES, Toolchain, toolchain
 from sweeps.text import plain
@@ -51,9 +51,9 @@ def add(release: Toolchain, as_json: bool) -> None:
     One that cannot export and run a tiny model here is removed again.
     Example: edgesweep toolchain add onnxruntime==1.31.1
     """
-    was_there = any(environment.toolchain == release for environment in environments.made())
-    environment = environments.add(release, tell)
-    tell("it exports and runs a tiny model, to see whether it can")
+    was_there = any(environment.toolchain == release for environment in environments.installed())
+    environment = environments.add(release, notify)
+    notify("it exports and runs a tiny model, to see whether it can")
     try:
         library_check.check_release(release)
     except BuildError as error:
@@ -72,7 +72,7 @@ def list_all(as_json: bool) -> None:
     \b
     Example: edgesweep toolchain list
     """
-    installed = environments.made()
+    installed = environments.installed()
     if as_json:
         print_json(
             {"made": [_document(environment) for environment in installed], "libraries": [*map(_library, LIBRARIES)]}

@@ -1,4 +1,5 @@
-"""The journal's artifacts: the manifests of builds and of the images that they were calibrated or judged with."""
+"""The journal's manifests: of builds, and of the image sets by which builds were calibrated or their accuracy
+measured."""
 
 import json
 
@@ -8,7 +9,7 @@ from sweeps.manifest import Manifest
 
 
 class Artifacts:
-    """Manifests are added, and never changed or deleted."""
+    """Table of manifests. They are added, and never changed or deleted."""
 
     def __init__(self, file: JournalFile) -> None:
         self._file = file
@@ -26,7 +27,7 @@ class Artifacts:
             self._file.news.keys.add(manifest.build_key)
 
     def latest(self, build_key: str) -> Manifest | None:
-        """The manifest of the last build under this key."""
+        """Return the manifest of the last build under this key."""
         row = self._file.row("SELECT manifest FROM artifacts WHERE build_key = ? ORDER BY id DESC LIMIT 1", build_key)
         return None if row is None else Manifest.model_validate_json(row[0])
 
@@ -38,5 +39,5 @@ class Artifacts:
             )
 
     def data(self, sweep: str) -> dict[str, str]:
-        """The data sets of a sweep: JSON by manifest id."""
+        """Return the data sets of a sweep: each manifest as JSON, by its id."""
         return dict(self._file.rows("SELECT manifest_id, manifest FROM data_manifests WHERE sweep = ?", sweep))

@@ -1,4 +1,5 @@
-"""The journal's assignments of shared work: which unit measures a variant, and which units are not like the others."""
+"""The journal's assignments of shared work: which unit of a pool measures a variant, and which units have left their
+pool."""
 
 from collections.abc import Mapping
 
@@ -6,17 +7,18 @@ from sweeps.journal.file import JournalFile
 from sweeps.journal.plans import now
 
 EVERY_UNIT = ""
-"""The value in place of a device for a variant that is measured on every unit, to compare the units."""
+"""Value in place of a device id for the anchor: the variant that every unit measures, by which the units are
+compared."""
 
 
 class Assignments:
-    """Assignments are added, and never changed or deleted; the last one of a variant counts."""
+    """Table of assignments. They are added, and never changed or deleted; the last one of a variant counts."""
 
     def __init__(self, file: JournalFile) -> None:
         self._file = file
 
     def assign(self, sweep: str, device_of: Mapping[str, str]) -> None:
-        """Record the device of each variant, by the variant's key in its pool; `EVERY_UNIT` for the common one."""
+        """Record the device id of each variant, by the variant's key in its pool; `EVERY_UNIT` for the anchor."""
         known = self.of_sweep(sweep)
         new = [(sweep, key, device, now()) for key, device in device_of.items() if known.get(key) != device]
         if new:
@@ -26,12 +28,12 @@ class Assignments:
                 )
 
     def of_sweep(self, sweep: str) -> dict[str, str]:
-        """The device of each variant as it was assigned last, by the variant's key in its pool."""
+        """Return the last assigned device id of each variant, by the variant's key in its pool."""
         return dict(self._file.rows("SELECT pool_key, device_id FROM assignments WHERE sweep = ? ORDER BY id", sweep))
 
     def set_apart(self, sweep: str, link_key: str, reason: str) -> None:
-        """Record that a unit is no longer in its pool. `link_key`: the key of the unit's job of the common variant. The
-        first reason stays."""
+        """Record that a unit is no longer in its pool. `link_key`: the key of the unit's job of the anchor. If the unit
+        has a reason already, that one stays."""
         with self._file.writing():
             self._file.db.execute(
                 "INSERT OR IGNORE INTO units_apart (sweep, link_key, reason, created) VALUES (?, ?, ?, ?)",
@@ -39,5 +41,5 @@ class Assignments:
             )
 
     def units_apart(self, sweep: str) -> dict[str, str]:
-        """The reasons why units are not in their pools, by the key of each unit's job of the common variant."""
+        """Return the reasons why units have left their pools, by the key of each unit's job of the anchor."""
         return dict(self._file.rows("SELECT link_key, reason FROM units_apart WHERE sweep = ? ORDER BY created", sweep))

@@ -16,7 +16,7 @@ from sweeps.records import Accuracy, Block, Conditions, Failed
 from sweeps.settled import Settled
 
 LATEST = 5_000
-"""The number of the journal's newest attempts that are searched for the last conditions of a device."""
+"""How many of the journal's newest attempts `Attempts.last_conditions` searches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class DatedBlock:
 
 @dataclass(frozen=True, slots=True)
 class BlockMarks:
-    """The numbers of a job's blocks: of all, of those that confirm it as the winner of a race, and of those that check
-    batches. `added`: rounds that were measured after the job's rounds had ended, which no race saw."""
+    """Numbers of a job's blocks: all, those that confirm it as the winner of a race, those that check batches, and
+    those that were `added` after the job's rounds had ended, which no race saw."""
 
     blocks: int
     confirmations: int
@@ -42,19 +42,19 @@ class BlockMarks:
     added: int
 
     def rounds(self, *, added: bool) -> int:
-        """The number of rounds, with or without the `added` ones."""
+        """Return the number of rounds, with or without the `added` ones."""
         return self.blocks - self.confirmations - self.checks - (0 if added else self.added)
 
 
 class Attempts:
-    """Attempts in the journal. They are added, and never changed or deleted."""
+    """Table of attempts. They are added, and never changed or deleted."""
 
     def __init__(self, file: JournalFile, sentinels: Sentinels) -> None:
         self._file = file
         self._sentinels = sentinels
 
     def add_block(self, block: Block) -> bool:
-        """Accept one block. If the job has a block of this round already, nothing changes and `False` is returned.
+        """Accept one block. Return `False` and change nothing if the job has a block of this round already.
 
         The first block of a round stays: a repeated or late reply must not change an accepted result.
         Raises `StoreError` for an incomplete block.
@@ -74,10 +74,10 @@ class Attempts:
             return cursor.rowcount == 1
 
     def blocks(self, job_key: str, sentinel: str = "") -> tuple[Block, ...]:
-        """The accepted blocks in order of rounds.
+        """Return the accepted blocks in order of rounds.
 
-        With the key of the device's sentinel, blocks from spans of a changed device get the label `device_changed`, and
-        `device_moved` where the device came back.
+        With the key of the device's sentinel, blocks from spans in which the device's own speed had changed get the
+        label `device_changed`, or `device_moved` if the device returned to its former speed.
         """
         spans = self._sentinels.spans(sentinel) if sentinel else []
         labelled = []
@@ -88,7 +88,7 @@ class Attempts:
         return tuple(labelled)
 
     def dated_blocks(self, key: str) -> list[DatedBlock]:
-        """The blocks of a job or a sentinel in the order of measuring, each with the time when it was stored."""
+        """Return the blocks of a job or a sentinel in the order of measuring, each with the time when it was stored."""
         rows = self._file.rows(
             "SELECT id, record, created FROM attempts WHERE key = ? AND kind = 'block' ORDER BY id", key
         )
@@ -98,12 +98,12 @@ class Attempts:
         ]
 
     def block_count(self, job_key: str) -> int:
-        """The number of blocks of a job, without reading them."""
+        """Return the number of blocks of a job, without reading them."""
         [count] = self._file.row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job_key)
         return int(count)
 
     def block_marks(self, job_key: str) -> BlockMarks:
-        """The numbers of a job's blocks by their purpose."""
+        """Count a job's blocks by their purpose."""
         marks = self._file.row(
             "SELECT count(*), total(json_extract(record, '$.confirms')), total(json_extract(record, '$.checks')),"
             " total(json_extract(record, '$.added')) FROM attempts WHERE key = ? AND kind = 'block'",
@@ -112,8 +112,9 @@ class Attempts:
         return BlockMarks(*map(int, marks))
 
     def last_conditions(self, sweep: str, blocks: int = 40) -> dict[str, Conditions]:
-        """The conditions of the last block of each device, by its id, for the devices of the last `blocks` of a sweep,
-        if these are among the journal's latest: otherwise the sweep has ended long ago."""
+        """Return the conditions of each device's last block, by device id. Only the last `blocks` blocks of the sweep
+        are read, and only those among the journal's `LATEST` attempts: with none there, the sweep has ended long
+        ago."""
         rows = self._file.rows(
             "SELECT json_extract(jobs.record, '$.device_id'), json_extract(attempts.record, '$.conditions')"
             " FROM attempts CROSS JOIN jobs ON job_key = key AND sweep = ? WHERE kind = 'block' AND"
@@ -126,16 +127,16 @@ class Attempts:
         return {device_id: from_json(Conditions, text) for device_id, text in reversed(rows)}
 
     def add_accuracy(self, accuracy: Accuracy) -> None:
-        """Record an accuracy. The newest one counts for each build, evaluation, engine and executor."""
+        """Record an accuracy. For each build, evaluation set, engine and executor, the newest one counts."""
         self._append(accuracy.build_key, "accuracy", to_json(accuracy))
 
     def accuracy(self, build_key: str, evaluation_id: str, engine: str, executor: str) -> Accuracy | None:
-        """The newest accuracy of a build on an evaluation set, by one engine and one executor."""
+        """Return the newest accuracy of a build on an evaluation set, by one engine and one executor."""
         accuracies = self.accuracies(build_key, evaluation_id, executor)
         return next((accuracy for accuracy in accuracies if accuracy.engine == engine), None)
 
     def accuracies(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
-        """The accuracies of a build on an evaluation set, the newest first.
+        """Return the accuracies of a build on an evaluation set, the newest first.
 
         The engine is not part of the query, because it is part of the build key.
         """
@@ -154,7 +155,7 @@ class Attempts:
         self._append(key, "failure", to_json(failed))
 
     def failures(self, key: str) -> tuple[Failed, ...]:
-        """The failures since the last retry, in their order."""
+        """Return the failures since the last retry, the oldest first."""
         rows = self._file.rows("SELECT record FROM live_failures WHERE key = ? ORDER BY id", key)
         return tuple(from_json(Failed, record) for (record,) in rows)
 
@@ -162,7 +163,8 @@ class Attempts:
         """Let failed jobs of this sweep be tried again; with `kind`, only jobs with a failure of that kind. Returns the
         number of jobs.
 
-        The failures stay in the file, but no longer count. A failed build may be retried by every sweep that needs it.
+        The failures stay in the journal, but no longer count. Failures of a build are retried for every sweep that
+        needs it.
         """
         with self._file.writing():
             keys = self._file.db.execute(
@@ -183,7 +185,8 @@ class Attempts:
         self._append(settled.job_key, "settled", to_json(settled))
 
     def settled(self, job_key: str, protocol: Protocol | None = None) -> Settled | None:
-        """The newest reason why the rounds of this job ended; with a protocol, the newest for its question."""
+        """Return the newest reason why the rounds of this job ended; with `protocol`, the newest that answers the same
+        question (`same_question`)."""
         rows = self._file.rows(
             "SELECT record FROM attempts WHERE key = ? AND kind = 'settled' ORDER BY id DESC", job_key
         )
@@ -195,12 +198,13 @@ class Attempts:
             self._file.db.execute(
                 "INSERT INTO attempts (key, kind, record, created) VALUES (?, ?, ?, ?)", (key, kind, record, now())
             )
-            # A failure on one evaluation set has its own key: the build key, `@`, and what it holds for.
+            # A failure that holds for one evaluation set or reference only has the key: build key, `@`, id of the set
+            # or reference.
             self._file.news.keys.add(key.partition("@")[0])
 
 
 def incomplete(block: Block) -> str | None:
-    """The reason why a block may not be accepted; `None` if it may."""
+    """Return the reason why a block is not accepted; `None` if it may be."""
     required = ("job_key", "backend_ran", "engine_ran", "runner", "runtime_version", "artifact_sha256")
     if empty := [name for name in required if not getattr(block, name)]:
         return f"no {', '.join(empty)}"

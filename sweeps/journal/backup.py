@@ -21,7 +21,7 @@ from sweeps.whole_file import whole_file
 from sweeps.workspace import Workspace
 
 LIST = "edgesweep-backup.json"
-"""The last file of a backup: its version, and size and sha256 of every other file."""
+"""Name of the last file in a backup, which holds the backup's version, and size and sha256 of every other file."""
 VERSION = 1
 _LARGEST_LIST_BYTES = 1 << 28
 _CHUNK = 1 << 20
@@ -30,7 +30,7 @@ _OTHER_ARCHIVE = "give a file that `edgesweep journal backup` has written"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """The content of a backup. `root`: the workspace that the backup was made of."""
+    """Summary of a backup's content. `root`: the folder of the workspace that was backed up."""
 
     files: int
     bytes: int
@@ -42,10 +42,10 @@ class Backup:
 def back_up(workspace: Workspace, target: Path) -> Backup:
     """Write the workspace to the new tar file `target`. A sweep may run meanwhile.
 
-    sqlite copies each database as of one moment, MLflow's before the journal: so MLflow's part holds nothing that the
-    journal's lacks. Other files are added afterwards; they are never changed, only added.
-    Raises `WorkspaceError` for a workspace without a journal or a target that exists or lies in it, `StoreError` if
-    something cannot be read or written, or the journal is of another version.
+    Each database is a consistent snapshot by sqlite, MLflow's before the journal's: so MLflow's copy holds no result
+    that the journal's copy lacks. Other files are archived afterwards: a workspace adds such files, and never changes
+    them. Raises `WorkspaceError` for a workspace without a journal, or for a target that exists or lies in the
+    workspace; `StoreError` if a file cannot be read or written, or if the journal has another version.
     """
     _check_target(workspace, target)
     with closing(connect(workspace.journal, read_only=True)) as db:
@@ -78,9 +78,9 @@ def back_up(workspace: Workspace, target: Path) -> Backup:
 def restore(archive: Path, root: Path) -> Backup:
     """Unpack a backup to the workspace `root`, which must not exist yet, or be an empty folder.
 
-    Everything is checked before anything is written: that names stay inside the folder, that there are only plain
-    files, all that are listed and no others, and their sha256. Raises `StoreError` if it is no such archive, or if it
-    is from a newer EdgeSweep; `WorkspaceError` if there is something at `root`.
+    The whole archive is checked before any file is written: all names stay inside the folder, all members are plain
+    files, they are exactly those of the backup's list, and their sha256 match. Raises `StoreError` if `archive` is no
+    backup, is damaged or of another version; `WorkspaceError` if `root` is neither missing nor an empty folder.
     """
     root = root.expanduser().resolve()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
@@ -134,7 +134,8 @@ def _copy_database(path: Path, copy: Path) -> None:
 
 
 def _files(workspace: Workspace, left_out: list[str]) -> Iterator[Path]:
-    """Every plain file but databases, locks and what is being written (hidden until it is complete)."""
+    """Yield every plain file except databases, the driver's lock and files that are still being written (their names
+    begin with a dot). Links and special files are added to `left_out`."""
     for folder, folders, names in os.walk(workspace.root):
         parent = Path(folder)
         links = [parent / name for name in sorted(folders) if (parent / name).is_symlink()]
@@ -152,7 +153,7 @@ def _files(workspace: Workspace, left_out: list[str]) -> Iterator[Path]:
 
 
 class _Hashed:
-    """A file that is hashed as it is read."""
+    """Reader of a file that hashes what it reads."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -199,7 +200,7 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _checked(packed: tarfile.TarFile, archive: Path) -> tuple[dict[str, tarfile.TarInfo], dict[str, Any]]:
-    """The files to unpack, by name, and the list. Reads the archive once, and writes nothing."""
+    """Return the members to unpack, by name, and the backup's list. It reads the archive once, and writes nothing."""
     members: dict[str, tarfile.TarInfo] = {}
     for member in packed.getmembers():
         if not member.isreg() or not _is_inside(member.name) or member.name in members:

@@ -1,4 +1,4 @@
-"""The journal's batches: short blocks of several jobs in one process."""
+"""The journal's batches: processes that each timed a short block of several jobs."""
 
 from collections.abc import Iterable
 
@@ -13,15 +13,15 @@ from sweeps.records import Failed
 
 
 class Batches:
-    """Batches in the journal. They are added, and never changed or deleted."""
+    """Table of batches. They are added, and never changed or deleted."""
 
     def __init__(self, file: JournalFile) -> None:
         self._file = file
 
     def add(self, batch: StoredBatch) -> None:
-        """Record one process, with the items that were measured and those that failed.
+        """Record one batch with its items (the blocks of jobs) and the failures of jobs in it.
 
-        Without either, nothing is recorded: nobody would ask for it.
+        A batch without items and failures is not recorded: no query would return it.
         """
         if not batch.items and not batch.failed:
             return
@@ -41,7 +41,7 @@ class Batches:
             self._file.news.keys.update(batch.items, batch.failed)
 
     def of_jobs(self, job_keys: Iterable[str]) -> list[StoredBatch]:
-        """The processes that timed any of these jobs, or in which one failed, in the order of measuring.
+        """Return the batches that timed any of these jobs, or in which one of them failed, in the order of measuring.
 
         Items and failures of other jobs are left out.
         """
@@ -71,7 +71,8 @@ class Batches:
         return stored
 
     def share(self, job_key: str) -> BatchShare:
-        """The job's part of the processes that timed it, whichever sweep asked for them; 0 without any."""
+        """Return the job's share of the batches that timed it, for whichever sweep they were run; all figures are 0
+        without a batch."""
         device_seconds = timed_seconds = waited_seconds = 0.0
         medians_ms: list[tuple[int, float]] = []
         for process, record, seconds, jobs in self._file.rows(

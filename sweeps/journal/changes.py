@@ -1,4 +1,4 @@
-"""The journal's changes: which jobs a reader must read again."""
+"""The journal's changes: which jobs a reader must reload since its last read."""
 
 import json
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from sweeps.records import Job, Skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """The last plan and attempt of one sweep that a reader has seen."""
+    """Last plan and attempt of one sweep that a reader has read."""
 
     plan_id: int
     attempt_id: int
 
 
 class Changes:
-    """Changes since a reader's last position."""
+    """Queries for what changed in the journal since a reader's last position."""
 
     def __init__(self, file: JournalFile, plans: Plans, jobs: Jobs, sentinels: Sentinels) -> None:
         self._file = file
@@ -32,13 +32,13 @@ class Changes:
         self._sentinels = sentinels
 
     def position(self, sweep: str) -> Position:
-        """The position of a reader that has read everything up to now."""
+        """Return the position of a reader that has read everything up to now."""
         row = self._file.row("SELECT coalesce(max(id), 0) FROM attempts")
         return Position(plan_id=self._plans.current_id(sweep), attempt_id=0 if row is None else row[0])
 
     def jobs(self, sweep: str, position: Position | None) -> list[PlannedJob]:
-        """The jobs with new attempts since `position`, and all jobs of devices whose sentinel result changed since. If
-        the plan is new or `position` is `None`: all jobs."""
+        """Return the jobs with attempts after `position`, and all jobs of devices whose sentinel has shown another
+        speed since. If the sweep has a new plan or `position` is `None`, return all jobs."""
         present = self._plans.current_id(sweep)
         reads_all = position is None or position.plan_id != present
         newer = 0 if position is None else position.attempt_id
@@ -46,7 +46,8 @@ class Changes:
         rows = self._file.rows(
             "SELECT record, plan_id FROM jobs WHERE sweep = ? AND (? OR"
             " job_key IN (SELECT key FROM attempts WHERE id > ?) OR"
-            # A failure on one evaluation set has its own key: the build key, `@`, and what it holds for.
+            # A failure that holds for one evaluation set or reference only has the key: build key, `@`, id of the set
+            # or reference.
             " build_key IN (SELECT substr(key, 1, instr(key || '@', '@') - 1) FROM attempts WHERE id > ?) OR"
             " json_extract(record, '$.sentinel') IN (SELECT value FROM json_each(?))) ORDER BY position",
             sweep,
@@ -58,7 +59,8 @@ class Changes:
         return self._jobs.planned_jobs(rows, present)
 
     def skipped(self, sweep: str, position: Position | None) -> list[PlannedSkip]:
-        """All combinations that were ever skipped, if the plan is new or `position` is `None`; otherwise none."""
+        """Return every combination that the sweep ever skipped, if the plan is new or `position` is `None`; otherwise
+        an empty list."""
         present = self._plans.current_id(sweep)
         if position is not None and position.plan_id == present:
             return []
@@ -80,7 +82,8 @@ class Changes:
         return skips
 
     def last_attempt(self, job: Job) -> tuple[int, str]:
-        """Position and time of the newest attempt at this job or its build; (0, "") if there is none."""
+        """Return the id of the newest attempt at this job or its build, and the time when it was stored; (0, "") if
+        there is none."""
         row = self._file.row(
             "SELECT id, created FROM attempts WHERE key IN (?1, ?2) OR (key > ?2 || '@' AND key < ?2 || 'A')"
             " ORDER BY id DESC LIMIT 1",
@@ -90,8 +93,8 @@ class Changes:
         return (0, "") if row is None else (int(row[0]), str(row[1]))
 
     def _sentinels_with_changes(self, sweep: str, newer: int) -> list[str]:
-        """The sentinels whose blocks after `newer` change the spans of a changed device. Most checks change nothing,
-        and then the jobs of the device need not be read again."""
+        """Return the keys of the sentinels whose blocks after the attempt `newer` changed the spans in which the
+        device's own speed differs. Most sentinel looks change no span; then the device's jobs need no reload."""
         rows = self._file.rows(
             f"SELECT DISTINCT {JOB_SENTINEL} FROM jobs WHERE sweep = ?2"  # noqa: S608  # an expression of ours
             f" AND {JOB_SENTINEL} IN (SELECT key FROM attempts WHERE id > ?1 AND kind = 'block')",

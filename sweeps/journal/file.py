@@ -1,4 +1,4 @@
-"""The journal's file: opening, reads, and one transaction per write."""
+"""The journal's sqlite file: opening, queries, and one transaction per write."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -16,10 +16,10 @@ FIRST_STEP = "run `edgesweep run sweep.yaml` first"
 
 @dataclass(slots=True)
 class News:
-    """The writes of the open transaction that results follow from."""
+    """Writes of the open transaction that change results."""
 
     keys: set[str] = field(default_factory=set)
-    """Job keys, build keys and keys of sentinels with news."""
+    """Keys of the jobs, builds and sentinels that were written."""
     sweep: str = ""
     """The sweep with a new plan; empty if there is none."""
     affected: frozenset[str] = frozenset()
@@ -27,9 +27,9 @@ class News:
 
 
 class JournalFile:
-    """An open sqlite file with the journal's tables, which the parts of a journal share.
+    """Open sqlite file with the journal's tables, which all parts of a journal share.
 
-    It belongs to the thread that opened it.
+    Only the thread that opened the file may use it.
     """
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
@@ -37,13 +37,13 @@ class JournalFile:
         self.path = path
         self.news = News()
         self.before_commit: Callable[[News], object] | None = None
-        """A function that adds to a transaction what follows from its writes."""
+        """Callback that adds to a transaction the results that follow from its writes."""
         self.after_rollback: Callable[[], object] | None = None
-        """A function that forgets what is known of a transaction's writes: later writes will get their ids."""
+        """Callback that clears caches of a transaction's writes: later writes will get the same ids."""
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False, busy_timeout_s: float = 60.0) -> Self:
-        """Open the file, and make the tables and columns that it lacks. With `read_only`, the file must exist.
+        """Open the file, and create the tables and columns that it lacks. With `read_only`, the file must exist.
 
         Raises `StoreError` if it cannot be used, is missing, or has another version.
         """
@@ -52,8 +52,8 @@ class JournalFile:
         db = _connected(path, read_only, busy_timeout_s)
         try:
             if read_only and not journal_schema.is_made(db, path):
-                # This reader closes first: the connection that closes last puts the log into the file, unless it is a
-                # reader.
+                # This read-only connection closes first: the connection that closes last moves the write-ahead log into
+                # the file, which a read-only one cannot.
                 db.close()
                 cls.open(path, busy_timeout_s=busy_timeout_s).close()
                 db = _connected(path, read_only, busy_timeout_s)
@@ -75,12 +75,12 @@ class JournalFile:
             return self.db.execute(query, values).fetchall()
 
     def row(self, query: str, *values: str | int) -> Any:
-        """The first row, or `None`."""
+        """Return the first row, or `None`."""
         return next(iter(self.rows(query, *values)), None)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """The block is one transaction, or a part of the one that is open."""
+        """Run the `with` block as one transaction, or as a part of the transaction that is open."""
         if self.db.in_transaction:
             yield
             return

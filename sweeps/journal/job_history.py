@@ -1,4 +1,4 @@
-"""The journal's evidence about one job, or about one device, for readers who need only that."""
+"""The journal's evidence about one job or one device, read without the rest of the sweep."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from sweeps.settled import Settled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """One block of a sentinel: how fast the device itself was."""
+    """One block of a sentinel, which shows how fast the device itself was."""
 
     stored: datetime
     position: int
     session: int
-    """The run of the driver, as `sweeps.records.Block.session`."""
+    """Number of the driver's run, as `sweeps.records.Block.session`."""
     check: int
-    """Blocks of one check follow each other at once."""
+    """Number of the sentinel look. Its blocks follow each other without a pause."""
     ms: float
     temp_c: float | None
     battery_percent: float | None
@@ -36,7 +36,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentinel:
-    """The looks of one sentinel in the order of measuring, and the spans in which the device changed its speed."""
+    """Blocks of one sentinel in the order of measuring, and the spans in which the device's own speed had changed."""
 
     looks: tuple[Look, ...]
     spans: tuple[Span, ...] = ()
@@ -44,13 +44,13 @@ class Sentinel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvidence:
-    """One job of a sweep. `row` is `None` while it waits for its end."""
+    """All evidence about one job of a sweep. `row`: its result row, `None` while it has none."""
 
     planned: PlannedJob
     row: ResultRow | None
     blocks: tuple[DatedBlock, ...]
     changed: frozenset[int]
-    """The positions of those of the job's blocks in which the device changed its speed."""
+    """Positions of the job's blocks that lie in a span in which the device's own speed had changed."""
     failures: tuple[Failed, ...]
     """The failures of the job and of its build, since the last retry."""
     settled: Settled | None
@@ -61,20 +61,20 @@ class JobEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDevice:
-    """A device of the current plans, with its facts in the latest of them."""
+    """Device of the sweeps' current plans, with its facts from the latest plan."""
 
     facts: DeviceFacts
     sweeps: tuple[str, ...]
-    """The sweeps whose plans have the device, the latest first."""
+    """Names of the sweeps whose current plans have the device, the latest first."""
 
     @property
     def place_ids(self) -> tuple[str, str]:
-        """The ids that the device's results may be stored under: its own, and that of its pool."""
+        """The ids under which the device's results may be stored: the device's id, and its pool's."""
         return self.facts.device_id, pool_id(self.facts.fingerprint)
 
 
 def read_job(journal: Journal, sweep: str, job_key: str) -> JobEvidence | None:
-    """The evidence about one job; `None` if the sweep never had the job. Raises `StoreError`."""
+    """Return the evidence about one job; `None` if the sweep never had the job. Raises `StoreError`."""
     try:
         planned = journal.jobs.planned(sweep, job_key)
     except StoreError:
@@ -106,7 +106,7 @@ def read_job(journal: Journal, sweep: str, job_key: str) -> JobEvidence | None:
 
 
 def known_devices(journal: Journal) -> list[KnownDevice]:
-    """The devices of the current plans of all sweeps, those of the latest sweep first."""
+    """Return the devices of all sweeps' current plans; those of the latest sweep come first."""
     facts: dict[str, DeviceFacts] = {}
     sweeps: dict[str, list[str]] = {}
     for sweep, record in journal.plans.current_devices():
@@ -117,7 +117,8 @@ def known_devices(journal: Journal) -> list[KnownDevice]:
 
 
 def read_sentinels(journal: Journal, device: KnownDevice) -> tuple[Sentinel, ...]:
-    """The sentinels that jobs with a result on this device had, each with all its looks."""
+    """Return the sentinels of all jobs that have a result on this device, each with all its blocks; sentinels without a
+    block are left out."""
     keys = dict.fromkeys(
         key
         for sweep in device.sweeps

@@ -1,4 +1,4 @@
-"""The journal's jobs and skipped combinations, planned and waiting, each with what it is measured under."""
+"""The journal's jobs and skipped combinations, each with the protocol, evaluation set and device facts of its plan."""
 
 import json
 from collections.abc import Iterable
@@ -18,14 +18,16 @@ from sweeps.results import ResultRow
 
 
 class Jobs:
-    """Jobs of all plans. A job waits while the current plan has it and the table of results has not."""
+    """Table of the jobs of all plans. A job waits while the current plan has it and the table of results has no row of
+    it."""
 
     def __init__(self, file: JournalFile, plans: Plans) -> None:
         self._file = file
         self._plans = plans
 
     def of_sweep(self, sweep: str) -> list[tuple[Job, bool]]:
-        """Every job that the sweep ever had, and whether it is stale: the plan's jobs in its order, then stale ones."""
+        """Return every job that the sweep ever had, each with whether it is stale: first the current plan's jobs in its
+        order, then stale ones."""
         plan_id = self._plans.current_id(sweep)
         rows = self._file.rows(
             "SELECT record, plan_id != ? AS stale FROM jobs WHERE sweep = ? ORDER BY stale, position, job_key",
@@ -35,11 +37,12 @@ class Jobs:
         return [(from_json(Job, record), bool(stale)) for record, stale in rows]
 
     def keys(self, sweep: str) -> list[str]:
-        """The keys of every job that the sweep ever had."""
+        """Return the keys of every job that the sweep ever had."""
         return [key for (key,) in self._file.rows("SELECT job_key FROM jobs WHERE sweep = ?", sweep)]
 
     def run_keys(self, sweep: str) -> frozenset[str]:
-        """The keys of all that MLflow may have a run of: every job, skipped combination and import of the sweep."""
+        """Return the keys of everything of which MLflow may hold a run: each job, skipped combination and import of the
+        sweep."""
         rows = self._file.rows(
             "SELECT job_key FROM jobs WHERE sweep = ?1 UNION SELECT skipped_key FROM skipped WHERE sweep = ?1"
             " UNION SELECT imported_key FROM imported WHERE sweep = ?1",
@@ -48,14 +51,14 @@ class Jobs:
         return frozenset(key for (key,) in rows)
 
     def count(self, sweep: str) -> int:
-        """The number of jobs of the current plan."""
+        """Return the number of jobs of the current plan."""
         [count] = self._file.row(
             "SELECT count(*) FROM jobs WHERE sweep = ? AND plan_id = ?", sweep, self._plans.current_id(sweep)
         )
         return int(count)
 
     def skipped(self, sweep: str) -> tuple[Skipped, ...]:
-        """The skipped combinations of the current plan, in its order."""
+        """Return the skipped combinations of the current plan, in its order."""
         rows = self._file.rows(
             "SELECT record FROM skipped WHERE sweep = ? AND plan_id = ? ORDER BY position",
             sweep,
@@ -64,7 +67,7 @@ class Jobs:
         return tuple(from_json(Skipped, record) for (record,) in rows)
 
     def planned(self, sweep: str, job_key: str) -> PlannedJob:
-        """A job as the sweep planned it last. Raises `StoreError` if the sweep never had it."""
+        """Return a job as in the last plan of the sweep that has it. Raises `StoreError` if the sweep never had it."""
         present = self._plans.current_id(sweep)
         row = self._file.row("SELECT record, plan_id FROM jobs WHERE sweep = ? AND job_key = ?", sweep, job_key)
         if row is None:
@@ -73,8 +76,8 @@ class Jobs:
         return planned
 
     def planned_jobs(self, rows: Iterable[tuple[str, int]], present: int) -> list[PlannedJob]:
-        """Jobs with what they are measured under. `rows`: their records, each with the id of its plan. `present`: the
-        id of the sweep's current plan."""
+        """Return jobs, each with the protocol, evaluation set and device facts of its plan. `rows`: the jobs' records
+        (JSON), each with the id of its plan. `present`: the id of the sweep's current plan."""
         # Thousands of jobs share a few plans and devices.
         read = cache(self._plans.planned_under)
         planned = []
@@ -89,14 +92,16 @@ class Jobs:
         return planned
 
     def places(self, sweep: str | None = None) -> dict[Place, tuple[str, int]]:
-        """The places of the current plans (of one sweep), each with its device for people and its number of jobs."""
+        """Return the places of the current plans (of all sweeps or of one), each with its device's display name and its
+        number of jobs."""
         rows = self._file.rows(
             "SELECT sweep, place_id, model, device, jobs FROM places WHERE ?1 = '' OR sweep = ?1", sweep or ""
         )
         return {Place(name, place_id, model): (device, jobs) for name, place_id, model, device, jobs in rows}
 
     def waiting(self, sweep: str) -> list[Job]:
-        """The current plan's jobs without a result, in its order. Raises `StoreError` if there is no such sweep."""
+        """Return the current plan's jobs that have no result, in the plan's order. Raises `StoreError` if there is no
+        such sweep."""
         rows = self._file.rows(
             "SELECT record FROM jobs WHERE sweep = ? AND plan_id = ? AND NOT EXISTS (SELECT 1 FROM results"
             " WHERE stale = 0 AND results.sweep = jobs.sweep AND results.job_key = jobs.job_key) ORDER BY position",
@@ -130,6 +135,7 @@ class Jobs:
         return [row_of_waiting(place.sweep, from_json(Job, record)) for (record,) in rows]
 
     def waiting_row(self, sweep: str, job_key: str) -> ResultRow | None:
-        """The row (`row_of_waiting`) of a job, whether it has a result or not; `None` if the sweep never had it."""
+        """Return the row (`row_of_waiting`) of a job, whether the job has a result or not; `None` if the sweep never
+        had the job."""
         record = self._file.row("SELECT record FROM jobs WHERE sweep = ? AND job_key = ?", sweep, job_key)
         return None if record is None else row_of_waiting(sweep, from_json(Job, record[0]))

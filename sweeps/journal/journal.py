@@ -1,7 +1,7 @@
 """The journal: one sqlite file per workspace with append-only attempts. It decides which jobs are done.
 
-Only events are the truth. Outcomes, staleness and "failed too often" are computed when they are needed, and the table
-of results, which follows from the events, is written in the same transaction.
+Only the recorded attempts and plans are authoritative. Outcomes, staleness and "failed too often" are computed from
+them on demand; the table of results, a cache of what follows from them, is written in the same transaction.
 """
 
 from contextlib import AbstractContextManager
@@ -27,11 +27,11 @@ from sweeps.planning.plan import Plan
 
 
 class Journal:
-    """An open journal. Use it as a context manager, or call `close()`. It belongs to the thread that opened it; other
-    threads and processes open their own.
+    """Open journal. Use it as a context manager, or call `close()`. Only the thread that opened it may use it; other
+    threads and processes open the file separately.
 
-    The class only holds the parts, each of which reads and writes some of the tables. Each call of a part
-    that writes is one transaction, unless it is made within `transaction`.
+    The class only holds the parts, each of which reads and writes some of the tables. Each call of a part that writes
+    is one transaction, unless it is inside a `with journal.transaction()` block.
     """
 
     def __init__(self, file: JournalFile) -> None:
@@ -69,7 +69,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False, busy_timeout_s: float = 60.0) -> Self:
-        """Open the journal at `path`, and make it if needed. With `read_only`, it must exist.
+        """Open the journal at `path`, and create it if needed. With `read_only`, it must exist.
 
         Raises `StoreError` if it cannot be used, is missing, or has another version.
         """
@@ -99,14 +99,16 @@ class Journal:
         return bool(self.file.row("PRAGMA application_id")[0])
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All writes of the block are one transaction, and reach the disk together when it ends.
+        """Return a context manager that makes all writes of its block one transaction, which reaches the disk when the
+        block ends.
 
-        Nothing in the block may take long, and nobody may be told of a write before the block has ended: until then, a
-        killed process loses them all.
+        Nothing in the block may take long, and no write may be reported before the block has ended: until then, all
+        writes are lost if the process is killed.
         """
         return self.file.writing()
 
     def save_plan(self, plan: Plan) -> None:
-        """Make `plan` the sweep's current plan, then reopen the jobs whose elimination is no longer valid."""
+        """Make `plan` the sweep's current plan, then reopen the jobs whose elimination from a race is no longer
+        valid."""
         self.plans.save(plan)
         self.outcomes.reopen(plan)

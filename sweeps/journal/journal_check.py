@@ -1,4 +1,4 @@
-"""The check of a journal: whether sqlite finds its file whole, and whether what it accepted is complete and
+"""The check of a journal: whether sqlite finds the file intact, and whether the accepted records are complete and
 consistent."""
 
 import sqlite3
@@ -39,12 +39,12 @@ _RECORDS: tuple[tuple[str, str, type[Any]], ...] = (
     ("batch_failures", "SELECT rowid, record FROM batch_failures", Failed),
     ("imported", "SELECT id, record FROM imported", Imported),
 )
-"""Table, query of its row ids and records, and what each record is."""
+"""Table, query of its row ids and records (JSON), and the class of the records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault of a journal. `where`: the row, job or run."""
+    """Fault of a journal. `where`: the table and row, or the job, that has the fault."""
 
     where: str
     message: str
@@ -52,7 +52,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The report of a check: what was looked at, in words, and what is wrong with it."""
+    """Report of a check: what was checked, in words, and the faults."""
 
     counts: tuple[str, ...]
     findings: tuple[Finding, ...]
@@ -83,7 +83,8 @@ def verify(path: Path) -> Checked:
 
 
 def file_damage(path: Path) -> list[Finding]:
-    """The damage that sqlite finds in the file itself. Raises `StoreError` if there is none, or it is not readable."""
+    """Return the damage that sqlite finds in the file itself. Raises `StoreError` if there is no file, or it is not
+    readable."""
     if not path.exists():
         raise StoreError(f"there is no journal at {path}", "name the folder of a workspace with --workspace")
     try:
@@ -102,7 +103,7 @@ def file_damage(path: Path) -> list[Finding]:
 
 
 def unreadable(db: sqlite3.Connection) -> Iterator[tuple[str, int]]:
-    """Table and row of each record that cannot be read."""
+    """Yield the table and row id of each record that cannot be parsed."""
     for finding in _unreadable(db):
         table, _, row = finding.where.partition(" ")
         yield table, int(row)
@@ -123,8 +124,8 @@ def _unreadable(db: sqlite3.Connection) -> Iterator[Finding]:
 
 
 def _blocks(db: sqlite3.Connection) -> Iterator[Finding]:
-    """The faults of accepted timings, which must be whole, under their own key, one in each round, of a file that was
-    built for their job."""
+    """Yield the faults of accepted blocks. Each must be complete and stored under its job's key, be the job's only one
+    of its round, and have timed a file that was built for the job."""
     built: dict[str, set[str]] = {}
     for build_key, sha256 in db.execute("SELECT build_key, json_extract(manifest, '$.file_sha256') FROM artifacts"):
         built.setdefault(build_key, set()).add(sha256)
@@ -154,7 +155,8 @@ def _blocks(db: sqlite3.Connection) -> Iterator[Finding]:
 
 
 def _jobs(journal: Journal, sweep: str) -> tuple[str, Sequence[Finding]]:
-    """The numbers of a sweep's jobs by state, in words, and the faults of jobs that neither ended nor are pending."""
+    """Return the numbers of a sweep's jobs by state, in words, and the faults: jobs without a readable plan, and jobs
+    that count as measured without a timing."""
     states: Counter[str] = Counter()
     findings = []
     for job, stale in journal.jobs.of_sweep(sweep):
@@ -173,6 +175,6 @@ def _jobs(journal: Journal, sweep: str) -> tuple[str, Sequence[Finding]]:
 
 
 def _timed(journal: Journal, key: str) -> bool:
-    """Tell whether the job was timed, or another job that is the same program was timed for it."""
+    """Tell whether the job was timed, or another job of the same program was timed in its place."""
     settled = journal.attempts.settled(key)
     return journal.outcomes.was_raced(key) or (settled is not None and settled.reason == "same_program")

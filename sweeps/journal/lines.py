@@ -13,11 +13,11 @@ from sweeps.sqlite_file import connect
 
 
 def json_lines(path: Path) -> Iterator[str]:
-    """Each row of each table, `{"table": ..., "row": {column: value}}`, as of one moment. Records, which the tables
-    hold as JSON text, are objects.
+    """Yield each row of each table as `{"table": ..., "row": {column: value}}`, all from one snapshot. Records, which
+    the tables hold as JSON text, are written as JSON objects.
 
-    The first line has the journal's version and the number of rows of each table; the last one is `{"rows": ...}`, so
-    that a file that was cut off shows. Raises `StoreError` if the journal cannot be read.
+    The first line has the journal's version and the number of rows of each table; the last line is `{"rows": ...}`, by
+    which a reader recognizes a file that was cut off. Raises `StoreError` if the journal cannot be read.
     """
     if not path.exists():
         raise StoreError(f"there is no journal at {path}", "name the folder of a workspace with --workspace")

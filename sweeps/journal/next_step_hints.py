@@ -1,12 +1,12 @@
-"""The parts of a sweep file that a ranking needs beside the objective."""
+"""The parts of a sweep file that a ranking needs besides the objective."""
 
 from functools import partial
 
 from sweeps.planning.size import seconds_anew
-from sweeps.ranking.provisional import Told
+from sweeps.ranking.provisional import NextStepHints
 from sweeps.spec.model_inputs import most_images
 from sweeps.spec.sweep import SweepSpec
 
 
-def told_by(spec: SweepSpec) -> Told:
-    return Told(most_images=most_images(spec.data), seconds=partial(seconds_anew, spec))
+def hints_of(spec: SweepSpec) -> NextStepHints:
+    return NextStepHints(most_images=most_images(spec.data), seconds=partial(seconds_anew, spec))

@@ -1,7 +1,8 @@
-"""The blocks by which the noise of devices is known: files of JSON lines per device and fingerprint, one block a line.
-One file has blocks of one build; another, rounds of several builds in batches and alone.
+"""The blocks from which the noise of devices is computed: JSON lines files per device and fingerprint, one record a
+line. One file has blocks of one build; a second file has rounds of several builds, each timed in a batch and in a
+separate process.
 
-The journal of sweeps does not hold them: they belong to no sweep, and older versions of EdgeSweep need not know them.
+The journal does not hold these blocks: they belong to no sweep, and older versions of EdgeSweep need not know them.
 """
 
 import math
@@ -20,45 +21,46 @@ from sweeps.workspace import Workspace
 
 
 def file_of(workspace: Workspace, facts: DeviceFacts) -> Path:
-    """The file of the blocks of one build on this device."""
+    """Return the path of the file with this device's blocks of one build."""
     # The id is text from the device, so it is not used as a file's name.
     key = canonical_key({"device": facts.device_id, "fingerprint": facts.fingerprint})
     return workspace.calibrations / f"{key[:16]}.jsonl"
 
 
 def batch_file_of(workspace: Workspace, facts: DeviceFacts) -> Path:
-    """The file of the rounds of several builds, in batches and alone, on this device."""
+    """Return the path of the file with this device's rounds of several builds, in batches and in separate processes."""
     path = file_of(workspace, facts)
     return path.with_name(f"{path.stem}-batches.jsonl")
 
 
 def read_blocks(path: Path) -> list[Block]:
-    """All blocks, in the order of measuring; none without a file. A last line that was cut off is ignored.
+    """Return all blocks, in the order of measuring; an empty list without a file. A last line that was cut off is
+    ignored.
 
-    Raises `StoreError` with the line that is no block.
+    Raises `StoreError`, with the line number, for a line that is no block.
     """
     return _read(path, Block, _check_block)
 
 
 def read_rounds(path: Path) -> list[PairedRound]:
-    """The rounds of a file that `batch_file_of` names, read as `read_blocks` reads blocks."""
+    """Return the rounds of a file that `batch_file_of` names, read as `read_blocks` reads blocks."""
     return _read(path, PairedRound, _check_round)
 
 
 def known_batch_spread(workspace: Workspace, facts: DeviceFacts) -> BatchSpread | None:
-    """The spread between batches and processes of their own on this device; `None` if they were never compared. Raises
-    `StoreError`."""
+    """Return the spread between times in batches and in separate processes on this device; `None` if they were never
+    compared. Raises `StoreError`."""
     return of_rounds(read_rounds(batch_file_of(workspace, facts)))
 
 
 def of_one_job(blocks: Sequence[Block]) -> list[Block]:
-    """The blocks of the same job as the last block: with other software or another protocol the noise may be
-    another."""
+    """Return the blocks of the same job as the last block: with other software or another protocol the noise may
+    differ."""
     return [block for block in blocks if block.job_key == blocks[-1].job_key]
 
 
 def known_noise(workspace: Workspace, facts: DeviceFacts) -> Calibration | None:
-    """The noise of this device; `None` if it was never measured, or not enough. Raises `StoreError`."""
+    """Return the noise of this device; `None` if it was never measured, or not enough. Raises `StoreError`."""
     blocks = of_one_job(read_blocks(file_of(workspace, facts)))
     if not blocks:
         return None  # saves the second that the imports of `calibrate` take
@@ -69,7 +71,7 @@ def known_noise(workspace: Workspace, facts: DeviceFacts) -> Calibration | None:
 
 
 def next_place(blocks: Sequence[Block], now_s: float) -> tuple[int, int]:
-    """Session and round of the next block. `now_s`: seconds since 1970."""
+    """Return the session and the round of the next block. `now_s`: seconds since 1970."""
     return _next_place(
         [(block.session, block.round, block.device_seconds + block.conditions.waited_seconds) for block in blocks],
         now_s,
@@ -77,7 +79,7 @@ def next_place(blocks: Sequence[Block], now_s: float) -> tuple[int, int]:
 
 
 def next_round(rounds: Sequence[PairedRound], now_s: float) -> tuple[int, int]:
-    """Session and round of the next round of several builds, as `next_place` gives them for blocks."""
+    """Return the session and the number of the next round of several builds, as `next_place` does for blocks."""
     return _next_place([(paired.session, paired.round, paired.device_seconds) for paired in rounds], now_s)
 
 
@@ -118,14 +120,14 @@ def _read(path: Path, kind: type[Record], check: Callable[[Record], None]) -> li
 
 
 def _check_block(block: Block) -> None:
-    """Check a block. Raises `ValueError` for figures that no block has."""
+    """Check a block. Raises `ValueError` for figures that no block can have."""
     if not block.samples_ns or min(block.samples_ns) <= 0:
         raise ValueError("a block's samples are positive numbers")
     _check_times(block.session, block.round, block.device_seconds, block.conditions.waited_seconds)
 
 
 def _check_round(paired: PairedRound) -> None:
-    """Check a round. Raises `ValueError` for figures that no round has."""
+    """Check a round. Raises `ValueError` for figures that no round can have."""
     figures = (*paired.together_ns, *paired.alone_ns)
     if not all(0.0 < figure < math.inf for figure in figures):
         raise ValueError("the figures of blocks are positive numbers")
@@ -140,8 +142,8 @@ def _check_times(session: int, round_: int, *seconds: float) -> None:
 
 
 def _next_place(places: Sequence[tuple[int, int, float]], now_s: float) -> tuple[int, int]:
-    """Session and round after the measurements at `places` (session, round and seconds of each). No field holds when a
-    session ended: that is computed from its start and the seconds of its measurements."""
+    """Return the session and the round that follow the measurements at `places` (session, round and seconds of each).
+    No field holds when a session ended: its end is computed from its start and the seconds of its measurements."""
     if not places:
         return int(now_s), 0
     last = places[-1][0]

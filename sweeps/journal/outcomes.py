@@ -1,4 +1,4 @@
-"""The ends of the journal's jobs, computed from their attempts when they are asked for."""
+"""The outcomes of the journal's jobs, computed from their attempts on demand."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,14 +21,16 @@ MAX_ATTEMPTS = 3
 
 
 def verified_key(build_key: str, evaluation_id: str | None) -> str:
-    """The key of a failure that holds only for one evaluation set: with other images, the build is tried again."""
+    """Return the key of a failure that holds only for one evaluation set: with other images, the build is tried
+    again."""
     return f"{build_key}@{evaluation_id}"
 
 
 def build_failure_keys(job: Job, evaluation_id: str | None) -> tuple[str, str]:
-    """The keys of failures of the job's build: failures that always hold, and failures on one evaluation set.
+    """Return the two keys of the build's failures: of failures that always hold, and of failures on one evaluation set.
 
-    A build that a reference implementation verifies is tried again with the next version of that reference.
+    For a build that a reference implementation verifies, both keys contain the reference's version: with another
+    version the build is tried again.
     """
     always = verified_key(job.build_key, job.reference) if job.emulated else job.build_key
     return always, verified_key(always, evaluation_id)
@@ -36,13 +38,13 @@ def build_failure_keys(job: Job, evaluation_id: str | None) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """A finished job, without a summary of its blocks."""
+    """Finished job, without a summary of its blocks."""
 
     accuracy: Accuracy | None
 
 
 class Outcomes:
-    """The ends of the jobs of an open journal."""
+    """Outcomes of the jobs of an open journal."""
 
     def __init__(self, jobs: Jobs, attempts: Attempts, batches: Batches, sentinels: Sentinels) -> None:
         self._jobs = jobs
@@ -51,8 +53,8 @@ class Outcomes:
         self._sentinels = sentinels
 
     def reopen(self, plan: Plan) -> None:
-        """Reopen each job if the job that eliminated it, or led a race that batches decided, has failed or is no longer
-        in the sweep."""
+        """Reopen each job that left its race because of another job (its eliminator, or the leader of a race that
+        batches decided), if that other job has failed or is no longer in the sweep."""
         protocol = protocol_of(plan.sweep)
         if protocol.budget != "race":
             return
@@ -66,9 +68,10 @@ class Outcomes:
                 self._attempts.add_settled(settled.reopened())
 
     def of_job(self, planned: PlannedJob) -> Measured | Failed | None:
-        """The end of a job as `ending` gives it, but with the summary of all accepted blocks if the job is complete.
+        """Return the outcome of a job as `ending` does, but with the summary of all accepted blocks if the job is
+        complete.
 
-        A job whose lost blocks are still to be measured again has an outcome, too: its labels say what is wrong.
+        A job that still lacks replacements for lost blocks has an outcome, too: its labels say what is wrong.
         """
         ended = self._ending(planned, is_enough=self._had_its_rounds)
         if not isinstance(ended, Complete):
@@ -76,17 +79,18 @@ class Outcomes:
         job = planned.job
         if job.emulated:
             return Measured(timing=None, accuracy=ended.accuracy)
-        # A block that only checks batches makes no figure. A job without another block of its own has none.
+        # A block that only checks batches does not count for the job's figure. A job with no other block has no figure.
         blocks = [block for block in self._attempts.blocks(job.key, job.sentinel) if not block.checks]
         timing = summarize(job.key, blocks, planned.protocol) if blocks else None
         return Measured(timing=timing, accuracy=ended.accuracy)
 
     def ending(self, planned: PlannedJob) -> Complete | Failed | None:
-        """The end of a job; `None` while the job is pending.
+        """Return the outcome of a job; `None` while the job is pending.
 
-        Complete: its rounds ended (the maximum was reached, or they were settled earlier), or it is only checked by a
-        reference implementation; and it has an accuracy by `planned.executor`, unless none is needed. Failed: its build
-        failed once, or the job failed `MAX_ATTEMPTS` times; the last failure is returned.
+        `Complete`: the job's rounds ended (the maximum was reached, or they were settled earlier), or the job is only
+        checked by a reference implementation; and the build has an accuracy by `planned.executor`, unless none is
+        needed. `Failed`: the build failed once, or the job failed `MAX_ATTEMPTS` times or with a final kind of failure;
+        the last failure is returned.
         """
         return self._ending(planned, is_enough=self.rounds_ended)
 
@@ -107,7 +111,7 @@ class Outcomes:
         return None
 
     def rounds_ended(self, job: Job, protocol: Protocol) -> bool:
-        """Tell whether the job needs no more blocks under this protocol, nor any in place of lost ones."""
+        """Tell whether the job needs no more blocks under this protocol, not even to replace lost ones."""
         return self._had_its_rounds(job, protocol) and not self._lacks_lost(job, protocol)
 
     def _lacks_lost(self, job: Job, protocol: Protocol) -> bool:
@@ -132,20 +136,21 @@ class Outcomes:
         return marks.blocks > 0 or settled.batches > 0 or settled.reason == "same_program"
 
     def missing_confirmations(self, job: Job, needed: int) -> int:
-        """The number of further blocks that confirm this winner of a race, which needs `needed` that are not lost."""
+        """Return how many more confirmation blocks this winner of a race needs, to have `needed` that are not lost."""
         lost = lost_count(block for block in self._changed(job) if block.confirms)
         return missing_confirmations(needed, self._attempts.block_marks(job.key).confirmations, lost)
 
     def _changed(self, job: Job) -> tuple[Block, ...]:
-        """The blocks of a job, if any of them may be lost: most devices never shift."""
+        """Return the blocks of a job if any of them may be lost, otherwise none: most devices never shift, which saves
+        reading blocks."""
         return (
             self._attempts.blocks(job.key, job.sentinel) if job.sentinel and self._sentinels.spans(job.sentinel) else ()
         )
 
     def in_sweep(self, sweep: str, job: Job) -> Measured | Failed | None:
-        """The end (`of_job`) of the job as it was last planned in this sweep."""
+        """Return the outcome (`of_job`) of the job as it was last planned in this sweep."""
         return self.of_job(self._jobs.planned(sweep, job.key))
 
     def was_raced(self, job_key: str) -> bool:
-        """Tell whether the job was measured, in a process of its own or in a batch."""
+        """Tell whether the job was timed, in a separate process or in a batch."""
         return self._batches.has_timed(job_key) or self._attempts.block_count(job_key) > 0

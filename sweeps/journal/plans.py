@@ -17,13 +17,13 @@ from sweeps.spec.sweep import SweepSpec
 
 
 class Plans:
-    """Plans in the journal. Staleness is not stored: a job is stale if its plan is not its sweep's current plan."""
+    """Table of plans. Staleness is not stored: a job is stale if its plan is not its sweep's current plan."""
 
     def __init__(self, file: JournalFile) -> None:
         self._file = file
 
     def save(self, plan: Plan) -> None:
-        """Make `plan` the sweep's current plan. Jobs that are not in it are kept and become stale."""
+        """Make `plan` the sweep's current plan. Jobs that this plan lacks are kept and become stale."""
         spec = plan.sweep.kept_json()
         protocol = to_json(plan.protocol)
         devices = [(facts.device_id, position, to_json(facts)) for position, facts in enumerate(plan.devices)]
@@ -74,7 +74,7 @@ class Plans:
             )
 
     def spec(self, sweep: str) -> SweepSpec:
-        """The sweep file as it was last saved."""
+        """Return the sweep file as it was last saved. Raises `StoreError`."""
         text = self._file.rows("SELECT spec FROM plans WHERE id = ?", self.current_id(sweep))[0][0]
         try:
             return SweepSpec.model_validate_json(text)
@@ -85,7 +85,7 @@ class Plans:
             ) from error
 
     def protocol(self, sweep: str) -> Protocol:
-        """The protocol of the current plan."""
+        """Return the protocol of the current plan."""
         text = self._file.rows("SELECT protocol FROM plans WHERE id = ?", self.current_id(sweep))[0][0]
         return from_json(Protocol, text)
 
@@ -94,7 +94,8 @@ class Plans:
         return tuple(from_json(DeviceFacts, facts) for (facts,) in rows)
 
     def current_devices(self) -> list[tuple[str, str]]:
-        """The facts (JSON) of each device of each sweep's current plan, with the sweep; the latest sweep first."""
+        """Return a pair of sweep name and device facts (JSON) for each device of each sweep's current plan, the latest
+        sweep first."""
         rows = self._file.rows(
             "SELECT sweeps.name, facts FROM sweeps JOIN devices ON devices.plan_id = sweeps.plan_id"
             " ORDER BY sweeps.updated DESC, sweeps.rowid DESC, position"
@@ -102,11 +103,11 @@ class Plans:
         return [(name, facts) for name, facts in rows]
 
     def current_ids(self) -> dict[str, int]:
-        """The id of each sweep's current plan."""
+        """Return the id of each sweep's current plan, by the sweep's name."""
         return dict(self._file.rows("SELECT name, plan_id FROM sweeps"))
 
     def current_id(self, sweep: str) -> int:
-        """The id of the sweep's current plan. Raises `StoreError` with the sweeps that there are."""
+        """Return the id of the sweep's current plan. Raises `StoreError`, which names the sweeps that exist."""
         row = self._file.row("SELECT plan_id FROM sweeps WHERE name = ?", sweep)
         if row is None:
             known = ", ".join(self.current_ids())
@@ -116,8 +117,8 @@ class Plans:
         return int(row[0])
 
     def planned_under(self, plan_id: int, device_id: str) -> tuple[Protocol, str | None, DeviceFacts]:
-        """The protocol, the id of the evaluation set and the facts of the device that a job of a plan is measured
-        under."""
+        """Return the protocol, the id of the evaluation set and the device facts under which a plan's jobs are measured
+        on a device."""
         protocol, evaluation_id, facts = self._file.rows(
             "SELECT protocol, evaluation_id, facts FROM plans JOIN devices ON plan_id = plans.id"
             " WHERE plans.id = ? AND device_id = ?",
@@ -129,8 +130,9 @@ class Plans:
     def _changed_jobs(
         self, sweep: str, under: tuple[str, str], facts: Mapping[str, str], jobs: Mapping[str, tuple[str, str]]
     ) -> frozenset[str]:
-        """The keys of what was or will be in the plan, without the jobs that stay as they are under the same protocol,
-        on the same images and devices: these are most of them, and thousands take minutes to be read again."""
+        """Return the keys of the old and the new plan's jobs whose results may change. Jobs that are equal in both
+        plans are left out if the protocol, the images and the devices' facts stay the same: these are most of them, and
+        reading thousands again takes minutes."""
         present = self._file.row(
             "SELECT plan_id, protocol, evaluation_id FROM sweeps JOIN plans ON plans.id = plan_id WHERE name = ?", sweep
         )
@@ -147,12 +149,12 @@ class Plans:
 
 
 def skipped_key(skipped: Skipped) -> str:
-    """The key of a skipped combination, in place of a job key. It does not depend on the reason."""
+    """Return the key of a skipped combination, in place of a job key. It does not depend on the reason."""
     content = asdict(skipped) | {"variant": skipped.variant.axes()}
     del content["kind"], content["reason"], content["device_word"]
     return f"skipped-{canonical_key(content)}"
 
 
 def now() -> str:
-    """The current time as the journal stores it: UTC, with microseconds."""
+    """Return the current time as the journal stores it: UTC, with microseconds."""
     return datetime.now(UTC).isoformat(timespec="microseconds")

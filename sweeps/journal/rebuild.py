@@ -1,6 +1,6 @@
-"""The rebuild of the journal's table of results from its attempts, where it is damaged.
+"""The rebuild of the journal's table of results from the journal's attempts, if the table is damaged.
 
-The driver may write meanwhile, in transactions of its own: those of a rebuild are short.
+The driver may write meanwhile: each transaction of a rebuild is short.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ _PART = 200
 
 
 def whole_results(source: Path | Journal, each: Callable[[int, int], object] | None = None) -> Watermark:
-    """The watermark of the table of results, which is made again first if it has to be. Arguments: as of
+    """Return the watermark of the table of results, after a rebuild if the table is damaged. Arguments as of
     `read_results`."""
     return read_results(source, lambda journal: journal.results.watermark(), each)
 
@@ -28,15 +28,15 @@ def whole_results(source: Path | Journal, each: Callable[[int, int], object] | N
 def read_results(
     source: Path | Journal, read: Callable[[Journal], Found], each: Callable[[int, int], object] | None = None
 ) -> Found:
-    """The result of `read` on the table of results, which is made again once if it is damaged. `source`: an open
-    journal, or the path of one. `each`: as of `rebuild`."""
+    """Return `read(journal)`; if the table of results is damaged, rebuild it once and call `read` again. `source`: an
+    open journal, or the path of one. `each`: as of `rebuild`."""
     with nullcontext(source) if isinstance(source, Journal) else Journal.open(source, read_only=True) as journal:
         try:
             return _read(journal, read)
         except DamagedResultsError:
             pass
         with _turn(journal.path):
-            try:  # another process may have made it again
+            try:  # another process may have rebuilt the table
                 return _read(journal, read)
             except DamagedResultsError:
                 _rebuild(journal.path, each)
@@ -44,10 +44,10 @@ def read_results(
 
 
 def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int:
-    """Make the table again. Returns the number of its rows. `each` is called with how many jobs are done, of how many.
+    """Rebuild the table. Returns the number of its rows. `each(done, total)` is called with numbers of jobs.
 
-    Raises `StoreError` if the journal itself cannot be read, or is a copy, which then counts as damaged;
-    `DamagedResultsError` if a driver damages it meanwhile.
+    Raises `StoreError` if the journal itself cannot be read, or is a copy of MLflow's results (the copy then counts as
+    damaged); `DamagedResultsError` if a driver's failed write damages the table meanwhile.
     """
     with _turn(path):
         return _rebuild(path, each)
@@ -60,7 +60,8 @@ def _read(journal: Journal, read: Callable[[Journal], Found]) -> Found:
 
 @contextmanager
 def _turn(path: Path) -> Iterator[None]:
-    """One process makes the table at a time, and the others wait: they would undo each other's work."""
+    """Hold the lock of the rebuild: processes rebuild the table one at a time, because they would undo each other's
+    work."""
     with ExitStack() as stack:
         with suppress(OSError):  # without locks in this folder or file system, nobody waits
             stack.enter_context(locked(path.with_suffix(".rebuild.lock"), mode=0o600))

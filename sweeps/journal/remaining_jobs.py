@@ -1,4 +1,4 @@
-"""The part of a sweep's plan that is still to do, from the journal alone."""
+"""The jobs of a sweep's plan that are not measured yet, from the journal alone."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ JOBS_UNKNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """The work that a run would do. `seconds`: a rough estimate, as of a plan."""
+    """Work that a run would do. `seconds`: a rough estimate, as for a plan."""
 
     jobs: int
     seconds: float
@@ -33,7 +33,7 @@ class Left:
 
 
 def left_of(journal: Journal, sweep: str) -> Left:
-    """The work that is left of a sweep. Failed jobs do not count: they are not done again without being asked."""
+    """Return the work that is left of a sweep. Failed jobs do not count: they are retried only on request."""
     planned = sum(jobs for _, jobs in journal.jobs.places(sweep).values())
     if 0 < planned <= sum(sum(counts.values()) for counts in journal.results.ended_counts(sweep).values()):
         return Left(jobs=0, seconds=0.0)  # saves reading a hundred thousand jobs
@@ -54,12 +54,12 @@ def left_of(journal: Journal, sweep: str) -> Left:
 
 
 def waiting(journal: Journal, sweep: str) -> Iterator[str]:
-    """A line if jobs of a sweep wait."""
+    """Yield one line of text if jobs of the sweep wait, otherwise nothing."""
     if text := left_of(journal, sweep).text:
         yield text
 
 
 def no_results(journal: Journal, sweep: str) -> NoResultsError:
-    """The error for a sweep that has no results yet, with what to do."""
+    """Return the error for a sweep that has no results yet, with the next step."""
     left = left_of(journal, sweep).text or f"{RUN} measures it"
     return NoResultsError(f"the sweep {sweep!r} has no results yet", f"{left}; if it runs now, wait for its first job")

@@ -7,11 +7,11 @@ from sweeps.results import ResultRow
 
 
 class Place(NamedTuple):
-    """One device (or pool of units that share the work) and model of a sweep."""
+    """One device (or one pool of units that share the work) and one model of a sweep."""
 
     sweep: str
     place_id: str
-    """The id as in `sweeps.results.ResultRow.place`: a unit's own, or that of its pool."""
+    """Id as in `sweeps.results.ResultRow.place`: the unit's device id, or its pool's id."""
     model: str
 
     @classmethod

@@ -1,4 +1,5 @@
-"""The row of one job or skipped combination (`sweeps.results.ResultRow`), made from the journal's records. Pure."""
+"""The result row of one job or skipped combination (`sweeps.results.ResultRow`), computed from the journal's records.
+Pure."""
 
 import json
 import math
@@ -32,9 +33,9 @@ def row_of_job(
     sessions: tuple[int, ...] = (),
     batches: BatchShare | None = None,
 ) -> ResultRow:
-    """The row of a finished job. `blocks`: the job's own, also those that only check batches. `settled`: why its rounds
-    ended. `sessions`: the starts of the sessions that the blocks are from. `batches`: the job's part of processes that
-    timed others, too."""
+    """Return the row of a finished job. `blocks`: the job's blocks, including those that only check batches. `settled`:
+    why the job's rounds ended. `sessions`: the starts of the blocks' sessions. `batches`: the job's share of the
+    batches that timed it."""
     job = planned.job
     metrics = {} if manifest is None else manifest.metrics
     about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions, "link": job.link}
@@ -55,8 +56,8 @@ def row_of_skipped(sweep: str, planned: PlannedSkip) -> ResultRow:
 
 
 def row_of_waiting(sweep: str, job: Job) -> ResultRow:
-    """The row of a job that has no result yet: what was built and how it runs; nothing of its device or protocol. It is
-    in no table."""
+    """Return the row of a job that has no result yet: its variant and run axes, but nothing of the device's facts or
+    the protocol. Such a row is never stored."""
     return ResultRow(
         sweep=sweep,
         job_key=job.key,
@@ -79,12 +80,13 @@ def row_of_waiting(sweep: str, job: Job) -> ResultRow:
 
 
 def gate_of(blocks: Iterable[Block]) -> str:
-    """`gated` if each of the blocks waited for a ready device, otherwise `none`."""
+    """Return `gated` if the readiness gate was applied before every block, otherwise `none`."""
     return "none" if any(block.conditions.gate == "none" for block in blocks) else "gated"
 
 
 def fixed_performance_of(blocks: Iterable[Block]) -> str:
-    """`on`, `off`, or empty where the device has no such mode. Blocks of several modes give a value of their own."""
+    """Return `on` or `off`; empty if the device has no fixed-performance mode; for blocks of several modes, their names
+    joined by " and "."""
     modes = {block.conditions.fixed_performance for block in blocks}
     words = {True: "on", False: "off", None: "none"}
     return "" if modes <= {None} else " and ".join(sorted(words[mode] for mode in modes))
@@ -137,14 +139,14 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
 
 
 def _lacking(blocks: Iterable[Block]) -> Iterator[Lack]:
-    """The conditions for which a device was waited for in vain."""
+    """Yield the conditions that a device still lacked when the wait for them timed out."""
     for block in blocks:
         if block.conditions.gate == "timed_out":
             yield from block.conditions.lacking
 
 
 def _with_batches(about: Mapping[str, Any], share: BatchShare) -> dict[str, Any]:
-    """The times of `about` with those of batches."""
+    """Return the batches' figures of a row, and `about`'s timed and waited seconds with the batches' seconds added."""
     return {
         "batch_seconds": round(share.device_seconds, 3),
         "batch_medians_ms": share.medians_ms,

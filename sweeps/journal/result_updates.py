@@ -1,4 +1,5 @@
-"""Updates of the journal's table of results: in each transaction what follows from it, or as a whole."""
+"""Updates of the journal's table of results: of the affected rows in each transaction, or of the whole table in a
+rebuild."""
 
 import sqlite3
 from collections import Counter
@@ -30,7 +31,7 @@ from sweeps.results import ResultRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The parts of a journal that its results are made from."""
+    """Parts of a journal from which its results are computed."""
 
     plans: Plans
     jobs: Jobs
@@ -44,7 +45,7 @@ class Sources:
 
 
 class ResultUpdates:
-    """Updates of the table of results."""
+    """Writer of the table of results."""
 
     def __init__(self, file: JournalFile, results: Results, sources: Sources) -> None:
         self._file = file
@@ -53,9 +54,9 @@ class ResultUpdates:
         self._starts: dict[tuple[str, int], int | None] = {}
 
     def empty(self) -> int:
-        """Begin to make the table of results again: until `finish`, it counts as damaged.
+        """Begin a rebuild of the table of results: until `finish`, the table counts as damaged.
 
-        Returns the number of this beginning, its epoch.
+        Returns the epoch, a random number of this rebuild.
         """
         with self._file.writing():
             for table in ("results", "places", "results_state", "ended"):
@@ -67,19 +68,19 @@ class ResultUpdates:
         return int(epoch)
 
     def refresh(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Write the rows of jobs (sweep, job key) again."""
+        """Compute and write the rows of these jobs (sweep, job key) again."""
         with self._file.writing():
             self._refresh(keys)
 
     def refresh_places(self, sweep: str) -> None:
-        """Write the skipped combinations of a sweep again, and how many jobs each of its places has."""
+        """Compute and write a sweep's skipped combinations again, and the number of jobs of each of its places."""
         with self._file.writing():
             self._refresh_plan(sweep)
 
     def finish(self, epoch: int) -> int:
-        """Mark the table of results as whole. Returns the number of its rows.
+        """Mark the table of results as complete. Returns the number of its rows.
 
-        Raises `DamagedResultsError` if it was emptied or damaged since `empty` returned this epoch.
+        Raises `DamagedResultsError` if the table was emptied or damaged since `empty` returned this epoch.
         """
         with self._file.writing():
             changed = self._file.db.execute(
@@ -95,7 +96,7 @@ class ResultUpdates:
     def write(self, news: News) -> None:
         """Write the results that follow from the open transaction, in the same transaction.
 
-        A table that is damaged stops no measurement: it is marked, and the next reader makes it again.
+        A damaged table stops no measurement: it is marked as damaged, and the next reader rebuilds it.
         """
         if not news.keys and not news.sweep:
             return
@@ -107,7 +108,7 @@ class ResultUpdates:
                 raise
             self._file.db.execute("ROLLBACK TO results")
             with suppress(sqlite3.OperationalError):  # the table may be gone
-                # The new epoch also stops a process that makes the table again just now.
+                # The new epoch also stops a process that is rebuilding the table now.
                 self._file.db.execute("UPDATE results_state SET is_whole = 0, epoch = abs(random())")
         self._file.db.execute("RELEASE results")
 
@@ -121,7 +122,8 @@ class ResultUpdates:
         self._file.db.execute("UPDATE results_state SET attempt = (SELECT coalesce(max(id), 0) FROM attempts)")
 
     def _jobs_of(self, touched: Iterable[str]) -> set[tuple[str, str]]:
-        """The jobs (sweep, job key) whose results may depend on these job, build and sentinel keys."""
+        """Return the jobs (sweep, job key) whose results may depend on the job, build and sentinel keys in
+        `touched`."""
         jobs: set[tuple[str, str]] = set()
         [last_attempt] = self._file.row("SELECT attempt FROM results_state")
         for key in touched:
@@ -133,7 +135,8 @@ class ResultUpdates:
         return jobs
 
     def _jobs_of_plan(self, sweep: str, affected: frozenset[str]) -> set[tuple[str, str]]:
-        """The jobs that a sweep's new plan affects, and that have a result, or attempts that may make one."""
+        """Return the jobs (sweep, job key) that a sweep's new plan affects and that have a result, or attempts from
+        which one may follow."""
         if not affected:
             return set()
         rows = self._file.rows(
@@ -180,8 +183,8 @@ class ResultUpdates:
         )
 
     def _start_of(self, device_id: str, run: int) -> int | None:
-        """The start of the session that a run of a device belongs to. It is asked for once: later blocks do not change
-        it, and the query takes long."""
+        """Return the start of the session to which a run on a device belongs. It is cached: later blocks do not change
+        it, and the query is slow."""
         if (device_id, run) not in self._starts:
             self._starts[device_id, run] = self._from.times.session_start(device_id, run)
         return self._starts[device_id, run]

@@ -1,8 +1,8 @@
 """The journal's table of results: a row for each finished job and skipped combination of a sweep, as rankings need it.
 
-It is made from the attempts, in the same transaction as each of them, and can be made again
-(`sweeps.journal.result_updates`). `seq` is its watermark: each change of a row gives it a number that is larger than
-all before.
+The table is a cache: its rows are computed from the attempts, in the same transaction as each attempt, and can be
+rebuilt (`sweeps.journal.result_updates`). Each write of a row gives the row a `seq` larger than all before; the largest
+`seq` is the table's watermark.
 """
 
 import json
@@ -25,28 +25,28 @@ _PUT = f"INSERT OR REPLACE INTO results ({', '.join(COLUMNS)}) VALUES ({_PLACES}
 
 
 class DamagedResultsError(StoreError):
-    """The table of results is not what the attempts make of it."""
+    """Error for a table of results that does not agree with the attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """The position up to which a reader has read. The epoch changes when the table was made again."""
+    """Position up to which a reader has read. The epoch changes with each rebuild of the table."""
 
     epoch: int
     seq: int
 
 
 class Results:
-    """Results in the journal."""
+    """Table of results."""
 
     def __init__(self, file: JournalFile) -> None:
         self._file = file
         self._columns: frozenset[str] = frozenset()
-        """The columns that the file's table has, once they are known."""
+        """Columns that the table in this file has; empty until they are read."""
 
     def watermark(self) -> Watermark:
-        """The position up to which the table goes now. Raises `DamagedResultsError` if it is not whole or lacks the
-        last attempts."""
+        """Return the current position of the table. Raises `DamagedResultsError` if the table is incomplete or lacks
+        the last attempts."""
         with _reading():
             state = self._file.row(
                 "SELECT is_whole, epoch, attempt, (SELECT coalesce(max(id), 0) FROM attempts),"
@@ -59,19 +59,19 @@ class Results:
         return Watermark(epoch=state[1], seq=state[4])
 
     def changed_places(self, since: int) -> list[Place]:
-        """The places with changes after a `seq`."""
+        """Return the places whose rows have changed since the watermark `since`."""
         rows = self._file.rows("SELECT DISTINCT sweep, place_id, model FROM results WHERE seq > ?", since)
         return [Place._make(row) for row in rows]
 
     def places(self, sweep: str) -> dict[Place, str]:
-        """The places of a sweep with rows that are not stale, each with its device for people."""
+        """Return the places of a sweep that have rows which are not stale, each with its device's display name."""
         rows = self._file.rows(
             "SELECT DISTINCT place_id, model, device FROM results WHERE sweep = ? AND stale = 0", sweep
         )
         return {Place(sweep, place_id, model): device for place_id, model, device in rows}
 
     def rows(self, sweep: str, place: Place | None = None) -> list[ResultRow]:
-        """The rows of a sweep, or of one of its places, that are not stale, in order of their names.
+        """Return the rows of a sweep, or of one of its places, that are not stale, sorted by name.
 
         Raises `DamagedResultsError` if a row cannot be read.
         """
@@ -82,7 +82,8 @@ class Results:
         return sorted(rows, key=lambda row: (row.name, row.job_key))
 
     def ended_counts(self, sweep: str) -> dict[str, dict[str, int]]:
-        """The numbers of jobs that are `measured` and `failed`, by the id of each unit, also of those in a pool."""
+        """Return the numbers of `measured` and `failed` jobs, by the device id of each unit (also for units in a
+        pool)."""
         rows = self._file.rows(
             "SELECT device_id, outcome, jobs FROM ended WHERE sweep = ? AND jobs > 0 AND outcome != 'skipped'", sweep
         )
@@ -92,7 +93,8 @@ class Results:
         return counts
 
     def ended_jobs(self, sweep: str, since: int) -> dict[str, int]:
-        """The newest attempt of each job that has a result, by job key, where it is later than `since`."""
+        """Return the id of the newest attempt of each job that has a result, by job key, if that attempt is later than
+        `since`."""
         return dict(
             self._file.rows(
                 "SELECT job_key, attempt FROM results WHERE sweep = ? AND stale = 0 AND outcome != 'skipped'"
@@ -103,7 +105,7 @@ class Results:
         )
 
     def builds_tried(self, sweep: str, build_keys: Iterable[str]) -> set[tuple[str, str]]:
-        """Build key and device id of each job with a result that is of one of these builds."""
+        """Return the build key and the device id of each job that has a result and is of one of these builds."""
         rows = self._file.rows(
             "SELECT DISTINCT build_key, device_id FROM results WHERE sweep = ? AND stale = 0 AND outcome != 'skipped'"
             " AND build_key IN (SELECT value FROM json_each(?))",
@@ -113,13 +115,14 @@ class Results:
         return {(build_key, device_id) for build_key, device_id in rows}
 
     def last(self, sweep: str, count: int) -> list[ResultRow]:
-        """The jobs that ended last, the latest first. Raises as `rows`."""
+        """Return the rows of the `count` jobs that ended last, the latest first. Raises as `rows`."""
         # The order is backwards by `seq`, not by the index of axes: the sweep that runs has the latest rows.
         where = "WHERE +sweep = ? AND +stale = 0 AND outcome != 'skipped' ORDER BY seq DESC LIMIT ?"
         return self._read(where, sweep, count)
 
     def stored(self, sweep: str, job_key: str) -> tuple[ResultRow, str] | None:
-        """The row of a job, also a stale one, with the id of its evaluation set. Raises as `rows`."""
+        """Return the row of a job, even if stale, and the id of its evaluation set; `None` without a row. Raises as
+        `rows`."""
         with _reading():
             columns = f"evaluation_id, {self._selected()}"
             query = f"SELECT {columns} FROM results WHERE sweep = ? AND job_key = ?"  # noqa: S608  # names of ours
@@ -127,15 +130,16 @@ class Results:
             return None if stored is None else (read_row(stored[1:]), str(stored[0]))
 
     def some(self, sweep: str, job_keys: Iterable[str]) -> dict[str, ResultRow]:
-        """Rows by job key, also stale ones; without those that the sweep does not have. Raises as `rows`."""
+        """Return rows by job key, including stale ones; keys without a row in this sweep are left out. Raises as
+        `rows`."""
         where = "WHERE sweep = ? AND job_key IN (SELECT value FROM json_each(?))"
         return {row.job_key: row for row in self._read(where, sweep, json.dumps(list(job_keys)))}
 
     def matching(
         self, filters: Mapping[str, Collection[str | int]], sweep: str | None = None, *, most: int = 1_000
     ) -> list[ResultRow]:
-        """The rows of all places that are not stale and have, in each column of `filters` (`FILTERS`), one of its
-        values; the fastest first, `most` at most.
+        """Return the rows that are not stale and whose value in each column of `filters` (a key of `FILTERS`) is one of
+        the given values; the fastest first, at most `most` rows.
 
         Raises `ValueError` for another column, `DamagedResultsError` if a row cannot be read.
         """
@@ -148,7 +152,8 @@ class Results:
     def matching_places(
         self, filters: Mapping[str, Collection[str | int]], sweep: str | None = None
     ) -> dict[Place, int]:
-        """The number of rows of each place that `matching` would give; places without any are left out."""
+        """Return, for each place, the number of rows that `matching` would find there; places without any are left
+        out."""
         where, values = _matching(filters, sweep)
         query = f"SELECT sweep, place_id, model, count(*) FROM results{where} GROUP BY 1, 2, 3"  # noqa: S608
         return {Place(*place): count for *place, count in self._file.rows(query, *values)}
@@ -166,7 +171,7 @@ class Results:
             return [read_row(record) for record in self._file.rows(query, *values)]
 
     def _selected(self) -> str:
-        """The columns that `read_row` takes."""
+        """Return the column list of a SELECT that `read_row` can parse."""
         if not self._columns >= FIGURE_COLUMNS.keys():  # the next opening for writing adds the columns that lack
             self._columns = result_columns(self._file.db)
         return selected(self._columns)
@@ -174,7 +179,7 @@ class Results:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """A block that raises `DamagedResultsError` where a row cannot be read."""
+    """Translate errors of reading a row into `DamagedResultsError`."""
     try:
         yield
     except (ValueError, TypeError, StoreError, sqlite3.Error) as error:
@@ -188,7 +193,7 @@ def damaged(why: str) -> DamagedResultsError:
 
 
 def _matching(filters: Mapping[str, Collection[str | int]], sweep: str | None) -> tuple[str, list[str | int]]:
-    """A condition of SQL and its values."""
+    """Return a WHERE clause and its values. Raises `ValueError` for a column that is not in `FILTERS`."""
     if unknown := filters.keys() - FILTERS:
         raise ValueError(f"results are not filtered by {', '.join(sorted(unknown))}")
     all_filters = {**filters, **({} if sweep is None else {"sweep": [sweep]})}

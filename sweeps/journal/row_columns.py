@@ -15,19 +15,20 @@ _FIELDS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name n
 TEXT_AND_NUMBERS = {
     name: "INTEGER" if kind in (int, bool) else "REAL" if kind is float else "TEXT" for name, kind in _FIELDS.items()
 } | {"extra_metrics": "TEXT"}
-"""The columns that every row fills, with their types in sqlite: the fields of a row, and JSON of its extra metrics."""
+"""Columns that are never NULL, with their types in sqlite: the fields of `ResultRow`, and JSON of the extra metrics."""
 FIGURE_COLUMNS = dict.fromkeys(METRICS, "REAL")
-"""The columns of figures, which are NULL where a figure is not known. A file may lack those of new figures."""
+"""Columns of figures, NULL for an unknown figure. An older file may lack the columns of new figures."""
 ROW_COLUMNS = (*TEXT_AND_NUMBERS, *FIGURE_COLUMNS)
 
 
 def selected(columns: Collection[str]) -> str:
-    """`ROW_COLUMNS` for a SELECT from a table with these columns: a figure without its column is not known."""
+    """Return `ROW_COLUMNS` as the list of a SELECT from a table with these columns; a figure's column that the table
+    lacks becomes NULL."""
     return ", ".join(name if name not in FIGURE_COLUMNS or name in columns else "NULL" for name in ROW_COLUMNS)
 
 
 def values_of(row: ResultRow) -> list[Any]:
-    """The values of a row in the order of its columns."""
+    """Return the values of a row in the order of its columns."""
     extra = {name: value for name, value in row.metrics.items() if name not in METRICS}
     return [
         *(stored(getattr(row, name)) for name in _FIELDS),
@@ -48,7 +49,8 @@ def stored(value: Any) -> Any:
 
 
 def read_row(record: tuple[Any, ...]) -> ResultRow:
-    """The row of a record of the table. Raises `ValueError`, `TypeError` or `StoreError` if the record is damaged."""
+    """Parse a record of the table into a row. Raises `ValueError`, `TypeError` or `StoreError` if the record is
+    damaged."""
     field_values, extra_metrics, figures = record[: len(_FIELDS)], record[len(_FIELDS)], record[len(_FIELDS) + 1 :]
     if tuple(map(type, field_values)) != _TYPES:
         name = next(

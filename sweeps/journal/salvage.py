@@ -1,4 +1,4 @@
-"""The salvage of a damaged journal: rows that can be read go into a new file, which then takes its place."""
+"""The salvage of a damaged journal: readable rows are copied into a new file, which then replaces the damaged one."""
 
 import sqlite3
 import threading
@@ -17,39 +17,40 @@ from sweeps.journal.rebuild import rebuild
 from sweeps.sqlite_file import connect
 
 _MADE_FROM_OTHERS = ("results", "places", "ended", "results_state")
-"""Tables that `sweeps.journal.rebuild` makes again from the others."""
+"""Tables that `sweeps.journal.rebuild` computes again from the other tables."""
 _SALVAGED = "journal.salvaged.sqlite"
 _PART = 1_000
 _BEYOND = 2_000
-"""The number of rows that are tried behind the last known one, where the end of a table cannot be found."""
+"""How many row numbers are tried after the first known one, if the end of a table cannot be found."""
 _LOOK_S = 5.0
-"""A time that is enough for a file of more than 1 GB."""
+"""Time limit of the quick check, in seconds; enough for a file of more than 1 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Salvaged:
-    """The numbers of rows that were saved and that were not, by table. `damaged`: where the old file is; `None`: where
-    it was."""
+    """Numbers of rows that were saved and lost, by table. `damaged`: the new path of the damaged file; `None` after a
+    dry run, which leaves the file in place."""
 
     saved: Mapping[str, int]
     lost: Mapping[str, int]
-    """The largest number that is possible: where a page cannot be read, every row that it may have had counts."""
+    """Upper bound: for a page that cannot be read, every row that the page may have held counts."""
     damaged: Path | None
 
 
 def check_whole(path: Path) -> None:
-    """A look of a few seconds before much is written. Raises `StoreError` if what it saw of the file is damaged."""
+    """Check the journal's file for up to 5 seconds, before long work writes to it. Raises `StoreError` for damage that
+    was found in this time."""
     if not path.exists():
         _look_for_parts(path)
         return
     with closing(connect(path, read_only=True)) as db:
-        # sqlite's progress handler is not called for one large table, but sqlite hears an interruption.
+        # sqlite does not call its progress handler within one large table, but `interrupt` ends the check there too.
         enough = threading.Timer(_LOOK_S, db.interrupt)
         enough.start()
         try:
             [[answer]] = db.execute("PRAGMA quick_check(1)").fetchall()
         except sqlite3.OperationalError:
-            return  # no time is left, or the file is busy or not readable: whoever opens it says so
+            return  # out of time, or the file is busy or not readable, which its opening reports
         except sqlite3.DatabaseError as error:
             answer = str(error)
         finally:
@@ -63,17 +64,17 @@ def check_whole(path: Path) -> None:
 
 
 def _look_for_parts(path: Path) -> None:
-    """Raise `StoreError` where there is no journal, but the parts of a salvage that was cut off."""
+    """Raise `StoreError` if the files of an interrupted salvage lie beside the missing journal."""
     salvaged = path.with_name(_SALVAGED)
     if salvaged.exists() and list(path.parent.glob("journal.damaged-*.sqlite")):
         raise StoreError(f"there is no journal {path}: a salvage was cut off", f"rename {salvaged.name} to {path.name}")
 
 
 def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_run: bool = False) -> Salvaged:
-    """Replace a damaged journal by what can be read of it. The old file stays beside it under another name. `each` is
-    called with each table. `dry_run`: only say what would be saved.
+    """Replace a damaged journal by a new one with all its readable rows. The old file stays beside it under another
+    name. `each` is called with the name of each table. `dry_run`: only report what would be saved.
 
-    Raises `StoreError` if it is whole, of another version, or if nothing can be read.
+    Raises `StoreError` if the journal is not damaged, has another version, or if no table or no plan can be read.
     """
     if not file_damage(path):
         raise StoreError(f"the journal {path} is not damaged", "edgesweep journal verify checks what is in it")
@@ -93,7 +94,7 @@ def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_r
             raise StoreError(
                 f"nothing of the journal {path} can be read: {error}", "take a backup: edgesweep journal restore"
             ) from error
-        # Tables are copied in the order in which they are made: those that others refer to come first.
+        # Tables are copied in the order of their creation, in which tables come before those that refer to them.
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
         tables = [name for (name,) in new.execute(query) if name not in _MADE_FROM_OTHERS]
         for table in tables:
@@ -121,7 +122,7 @@ def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_r
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
-    """Copy the rows that can be read. Returns the number of those that cannot."""
+    """Copy the readable rows of a table. Returns the number of rows that were lost."""
     columns = [name for name in _columns(old, table) if name in _columns(new, table)]
     listed = ", ".join(columns)
     put = f"INSERT OR IGNORE INTO {table} ({listed}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608  # ours
@@ -142,7 +143,8 @@ def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
 
 
 def _read(db: sqlite3.Connection, query: str, first: int, last: int) -> Iterator[Sequence[Any] | None]:
-    """The rows of a range in parts; `None` for each number that cannot be read."""
+    """Yield the rows with numbers from `first` to `last` in lists, and `None` for each row number that cannot be
+    read."""
     try:
         yield db.execute(query, (first, last)).fetchall()
     except sqlite3.DatabaseError:
@@ -155,7 +157,7 @@ def _read(db: sqlite3.Connection, query: str, first: int, last: int) -> Iterator
 
 
 def _ends(db: sqlite3.Connection, table: str) -> tuple[int, int]:
-    """The first and last row number of a table, as far as they can be known."""
+    """Return bounds of a table's row numbers, estimated if its first or last row cannot be read."""
     ends = []
     for end in ("min", "max"):
         try:
@@ -170,13 +172,14 @@ def _ends(db: sqlite3.Connection, table: str) -> tuple[int, int]:
         except sqlite3.DatabaseError:
             rows = []
         last = int(rows[0][0]) if rows else max(first, 0) + _BEYOND
-    # A damaged page may tell any number; a row takes a few bytes.
+    # A damaged page may yield any number, so the number of rows is limited by the file's size: a row takes a few bytes.
     [[pages]], [[size]] = (db.execute(f"PRAGMA {name}").fetchall() for name in ("page_count", "page_size"))
     return max(first, 0), min(last, max(first, 0) + pages * size)
 
 
 def _drop_unreadable(db: sqlite3.Connection) -> Counter[str]:
-    """Delete records that cannot be read, and rows that refer to missing ones."""
+    """Delete records that cannot be parsed, and rows that refer to missing rows. Returns the numbers of deleted rows by
+    table."""
     dropped: Counter[str] = Counter()
     for table, row in list(unreadable(db)):
         dropped[table] += db.execute(f"DELETE FROM {table} WHERE rowid = ?", (row,)).rowcount  # noqa: S608  # ours

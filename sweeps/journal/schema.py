@@ -1,4 +1,4 @@
-"""The journal's tables: they are made once, and a file of another version is refused.
+"""The journal's tables: they are created once, and a file of another version is refused.
 
 Only the columns of figures may differ between two files of one version: a new figure gets its column when the file is
 next opened for writing.
@@ -15,20 +15,20 @@ from sweeps.journal.row_columns import FIGURE_COLUMNS, TEXT_AND_NUMBERS
 from sweeps.variant import RunAxes, Variant
 
 VERSION = 16
-"""The version of the tables, except for columns of figures. It is raised with any other change."""
+"""Version of the tables. Each change of them raises it, except for a new column of figures."""
 
 JOB_DEVICE, JOB_SENTINEL = (
     f"CASE WHEN json_valid(record) THEN json_extract(record, '$.{name}') END" for name in ("device_id", "sentinel")
 )
-"""The device of a job and its sentinel, as they are indexed."""
+"""SQL expressions for a job's device id and for its sentinel's key; indexes use the same expressions."""
 BLOCK_SESSION = "CASE WHEN json_valid(record) THEN json_extract(record, '$.session') END"
-"""The session of a block, as it is indexed."""
+"""SQL expression for a block's session; an index uses the same expression."""
 
 FILTERS = (
     *("model", "place_id", "device_id", "device", "outcome", "preset"),
     *(axis.name for kind in (Variant, RunAxes) for axis in fields(kind)),
 )
-"""Columns by which results are chosen: every axis, and what people ask for."""
+"""Columns by which results may be filtered: model, device, outcome and preset, and every axis."""
 
 _FIRST = ("stale", "sweep", "place_id", "model", "device", "latency_p50_ms")
 _INDEXED = ", ".join((*_FIRST, *(name for name in FILTERS if name not in _FIRST)))
@@ -44,7 +44,7 @@ RESULTS: tuple[str, ...] = (
         {_TYPED}, {_FIGURES},
         UNIQUE (sweep, job_key)
     )""",
-    # The index has all columns that results are chosen by, so that their long texts are not read for it.
+    # The index covers all columns of filters, so that a filter reads no row with its long texts.
     f"CREATE INDEX results_by_axes ON results ({_INDEXED})",
     # The index finds the results of a sweep that are later than an attempt, without reading the rows.
     """CREATE INDEX results_by_attempt ON results (sweep, attempt, job_key)
@@ -59,8 +59,8 @@ RESULTS: tuple[str, ...] = (
         is_whole INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL
     )""",
     "INSERT INTO results_state SELECT 1, NOT EXISTS (SELECT 1 FROM jobs), abs(random()), 0",
-    # The table counts the results of each device that are not stale, with each that is written: no row is ever deleted
-    # alone.
+    # Triggers keep, for each device, the count of results that are not stale. There is none for deletion: no single row
+    # is ever deleted.
     """CREATE TABLE ended (
         sweep TEXT NOT NULL, device_id TEXT NOT NULL, outcome TEXT NOT NULL, jobs INTEGER NOT NULL,
         PRIMARY KEY (sweep, device_id, outcome)
@@ -78,8 +78,8 @@ RESULTS: tuple[str, ...] = (
         UPDATE ended SET jobs = jobs + 1 WHERE {_SAME_END};
     END""",  # noqa: S608  # words of ours
 )
-"""The table of results and what is counted with it. All of it follows from the other tables, and can be made again
-(`sweeps.journal.rebuild`)."""
+"""Statements that create the table of results and the tables of its counts. All of them follow from the other tables,
+and can be computed again (`sweeps.journal.rebuild`)."""
 
 SCHEMA: tuple[str, ...] = (
     # One row per distinct content of a sweep file with its devices. A job has the facts and protocol of its last
@@ -178,7 +178,7 @@ SCHEMA: tuple[str, ...] = (
         created TEXT NOT NULL,
         UNIQUE (sweep, imported_key)
     )""",
-    # Short blocks of several jobs in one process, and what failed in a process with others, or cannot be in one.
+    # Batches: short blocks of several jobs in one process; and the jobs that failed in a batch, or cannot be in one.
     """CREATE TABLE batches (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         session INTEGER NOT NULL,
@@ -195,8 +195,8 @@ SCHEMA: tuple[str, ...] = (
     )"""
         for name in ("batch_items", "batch_failures")
     ),
-    # A row says which unit measures a variant that several units share: the last row of a variant counts. Without a
-    # device, the variant is measured on every unit.
+    # A row says which unit of a pool measures a variant; the last row of a variant counts. An empty device id: every
+    # unit measures the variant.
     """CREATE TABLE assignments (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         sweep TEXT NOT NULL,
@@ -204,7 +204,7 @@ SCHEMA: tuple[str, ...] = (
         device_id TEXT NOT NULL,
         created TEXT NOT NULL
     )""",
-    # Units that are not like the others.
+    # Units that differ from the others of their pool, and have left it.
     """CREATE TABLE units_apart (
         sweep TEXT NOT NULL,
         link_key TEXT NOT NULL,
@@ -217,7 +217,7 @@ SCHEMA: tuple[str, ...] = (
 
 
 def make(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables in an empty file, and add the columns of figures that the file lacks.
+    """Create the tables in an empty file, and add the columns of figures that an existing file lacks.
 
     Raises `StoreError` for a file of another version, or a file that is not a journal.
     """
@@ -227,7 +227,7 @@ def make(db: sqlite3.Connection, path: Path) -> None:
             return
         db.execute("BEGIN IMMEDIATE")
         try:
-            # Another process may have made the tables while this one waited for the lock.
+            # Another process may have created the tables while this one waited for the lock.
             for statement in _additions(db) if is_made(db, path) else SCHEMA:
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {VERSION}")
@@ -239,7 +239,7 @@ def make(db: sqlite3.Connection, path: Path) -> None:
 
 
 def is_made(db: sqlite3.Connection, path: Path) -> bool:
-    """Tell whether the file has its tables: an empty one has none. Raises `StoreError` as `make` does."""
+    """Tell whether the file has the journal's tables; an empty file has none. Raises `StoreError` as `make` does."""
     with translated(path):
         # One statement, so that no other process can make the tables in between. Version 0: a file without tables.
         version, tables = db.execute(
@@ -252,7 +252,8 @@ def is_made(db: sqlite3.Connection, path: Path) -> bool:
 
 
 def check_version(version: int, path: Path) -> None:
-    """Raises `StoreError`, with both versions, for a file of another one; a file without tables has version 0."""
+    """Raise `StoreError`, which names both versions, for a file of another version. A file without tables has version
+    0."""
     if version not in (0, VERSION):
         way_out = "update EdgeSweep" if version > VERSION else "use the EdgeSweep that wrote it"
         raise StoreError(
@@ -262,12 +263,13 @@ def check_version(version: int, path: Path) -> None:
 
 
 def result_columns(db: sqlite3.Connection) -> frozenset[str]:
-    """The columns that the table of results has; none if there is no such table."""
+    """Return the names of the columns of the table of results; an empty set if the table does not exist."""
     return frozenset(name for (name,) in db.execute("SELECT name FROM pragma_table_info('results')"))
 
 
 def _lacking(db: sqlite3.Connection) -> list[str]:
-    """The figures without a column. A table of results that is gone is made again as a whole."""
+    """Return the figures for which the table of results lacks a column; none if the table itself is missing, because a
+    rebuild creates it whole."""
     columns = result_columns(db)
     return [name for name in FIGURE_COLUMNS if name not in columns] if columns else []
 
@@ -278,7 +280,8 @@ def _additions(db: sqlite3.Connection) -> list[str]:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Translate sqlite's errors into `StoreError` with a next step. Errors from misuse of sqlite are bugs and pass."""
+    """Translate sqlite's errors into `StoreError` with a next step. Errors from misuse of sqlite are bugs, and are not
+    translated."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""The speed of a workspace's devices from session to session, as their sentinels measured it."""
+"""The speed of a workspace's devices over their sessions, as the sentinels' blocks show it."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -10,7 +10,8 @@ from sweeps.ranking.session_ratio import Series
 
 
 def sentinel_series(path: Path, device_ids: Iterable[str]) -> dict[str, tuple[Series, ...]]:
-    """The blocks of all sentinels of each device, by its id; empty if there is no journal at `path`.
+    """Return, by device id, a series for each of the device's sentinels: each block's figure in ms, and the start of
+    its session. Empty if there is no journal at `path`.
 
     Raises `StoreError` if the journal cannot be read.
     """

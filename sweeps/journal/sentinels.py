@@ -1,4 +1,4 @@
-"""The journal's sentinels: their blocks, which tell where a device changed its speed."""
+"""The journal's sentinels: their blocks, which show in which spans a device's own speed had changed."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,21 +10,22 @@ from sweeps.records import Block
 
 
 class Sentinels:
-    """The sentinels of all jobs. Their blocks are attempts as those of any job."""
+    """Sentinels of all jobs. Their blocks are stored as attempts, like the blocks of jobs."""
 
     def __init__(self, file: JournalFile) -> None:
         self._file = file
         self._spans: dict[str, tuple[int | None, list[Span]]] = {}
-        """The id of each sentinel's newest block, and the spans in which the device changed up to that block."""
+        """Cache by the sentinel's key: the id of its newest block, and the spans of changed speed up to that block."""
 
     def forget(self) -> None:
-        """Forget the spans: blocks that were read in a transaction are not there after it was rolled back."""
+        """Clear the cache of spans: blocks that were read in a transaction no longer exist after its rollback."""
         self._spans.clear()
 
     def spans(self, sentinel: str) -> list[Span]:
-        """The spans in which the device changed, by this sentinel: for good, or in doubt.
+        """Return the spans in which the device's own speed had changed, according to this sentinel: lasting changes and
+        doubtful ones.
 
-        The sentinel's blocks are read again only when there is a new one: each job that ends asks.
+        The spans are cached until the sentinel has a new block, because this is called for each job that ends.
         """
         [newest] = self._file.row("SELECT max(id) FROM attempts WHERE key = ? AND kind = 'block'", sentinel)
         known = self._spans.get(sentinel)
@@ -33,11 +34,11 @@ class Sentinels:
         return known[1]
 
     def placed_blocks(self, sentinel: str) -> list[PlacedBlock]:
-        """The sentinel's blocks in the order of measuring."""
+        """Return the sentinel's blocks in the order of measuring."""
         return sorted(placed_blocks(self._file, sentinel), key=lambda block: block.position)
 
     def blocks(self, device_id: str) -> list[tuple[Block, ...]]:
-        """The blocks of each sentinel that the device ever had, in the order of measuring."""
+        """Return, for each sentinel that the device ever had, its blocks in the order of measuring."""
         rows = self._file.rows(
             f"SELECT DISTINCT {JOB_SENTINEL} FROM jobs WHERE {JOB_DEVICE} = ?",  # noqa: S608  # expressions of ours
             device_id,
@@ -45,7 +46,7 @@ class Sentinels:
         return [tuple(placed.block for placed in self.placed_blocks(key)) for (key,) in rows if key]
 
     def keys(self, sweep: str, device_id: str, place_ids: Iterable[str]) -> list[str]:
-        """The keys of the sentinels of those jobs that have a result on this device, under any of these places."""
+        """Return the keys of the sentinels of all jobs that have a result on this device in any of these places."""
         keys: dict[str, None] = {}
         for place_id in place_ids:
             rows = self._file.rows(
@@ -61,12 +62,13 @@ class Sentinels:
 
 
 def placed_blocks(file: JournalFile, key: str) -> list[PlacedBlock]:
-    """The blocks of a job, or of a sentinel, in order of rounds."""
+    """Return the blocks of a job or of a sentinel in order of rounds, each with the id of its attempt as its
+    position."""
     rows = file.rows("SELECT id, record FROM attempts WHERE key = ? AND kind = 'block' ORDER BY round", key)
     return [PlacedBlock(position, from_json(Block, record)) for position, record in rows]
 
 
 def spans_of(blocks: Sequence[PlacedBlock]) -> list[Span]:
-    """The spans in which a device changed, by the blocks of its sentinel in the order of measuring: those that changed
-    for good come first."""
+    """Return the spans in which a device's own speed had changed, computed from its sentinel's blocks in the order of
+    measuring; lasting changes come before doubtful ones."""
     return [*changed_spans(blocks), *doubtful_spans(blocks)]

@@ -11,25 +11,26 @@ from sweeps.protocol.settled_check import settles
 from sweeps.records import Accuracy, Block, Failed
 
 STATES = ("measured", "failed", "pending", "stale")
-"""The states of a job. `stale`: it was measured or planned once, but is no longer in the sweep file."""
+"""States of a job. `stale`: the job was planned once, but the sweep file no longer asks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """One job. `reason`: why it failed; `next_step`: what to do about that. `settled`: why its rounds ended, if that
-    was decided."""
+    """Status of one job. `reason`: why it failed; `next_step`: what to do about the failure. `settled`: how and why its
+    rounds ended; empty while they go on."""
 
     name: str
     job_key: str
     state: str
     emulated: bool
-    """The job is only checked, by a reference implementation of its backend. Such a job has no rounds."""
+    """Whether the job is only checked for accuracy by a reference implementation of its backend. Such a job has no
+    rounds."""
     rounds: int
-    """The number of the job's blocks."""
+    """Number of the job's blocks."""
     least_rounds: int
-    """The fewest rounds that the job gets on its device."""
+    """Fewest rounds that the job gets on its device."""
     most_rounds: int
-    """The most rounds that the job gets on its device."""
+    """Most rounds that the job gets on its device."""
     reason: str
     next_step: str
     settled: str
@@ -37,8 +38,8 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStatus:
-    """All jobs of one sweep. Each timed job gets at least `rounds` and at most `last_round` blocks, or more on a device
-    that needs more."""
+    """Status of all jobs of one sweep. Each timed job gets at least `rounds` and at most `last_round` blocks, or more
+    on a device that needs more."""
 
     sweep: str
     rounds: int
@@ -46,13 +47,14 @@ class SweepStatus:
     jobs: tuple[JobStatus, ...]
     skipped: int
     spent: Spent
-    """The cost of all blocks and accuracy passes of jobs that are not stale; the sentinel's are not counted."""
+    """Cost of all blocks, batches and accuracy passes of jobs that are not stale, without the sentinels' blocks."""
 
     def count(self, state: str) -> int:
         return sum(job.state == state for job in self.jobs)
 
     def rounds_text(self, job: JobStatus) -> str:
-        """The number of blocks of a timed job, and how many it will get while it is not finished."""
+        """Return the number of a timed job's blocks, with the number that it will get if it is not finished, such as "3
+        of 5 to 30"."""
         least, most = job.least_rounds, job.most_rounds
         if job.state == "stale" or job.settled or job.rounds > most:
             return str(job.rounds)
@@ -60,7 +62,7 @@ class SweepStatus:
         return f"{job.rounds} of {planned}"
 
     def document(self) -> dict[str, object]:
-        """The document of `edgesweep status --json`."""
+        """Return the JSON document of `edgesweep status --json`."""
         counts = {state: self.count(state) for state in STATES}
         return {
             "sweep": self.sweep,
@@ -74,7 +76,7 @@ class SweepStatus:
 
 
 def read_status(journal: Journal, sweep: str) -> SweepStatus:
-    """The status of a sweep that is in the journal."""
+    """Return the status of a sweep that is in the journal."""
     protocol = journal.plans.protocol(sweep)
     jobs = []
     counted: list[Block] = []
@@ -125,7 +127,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
 
 
 def _accuracy(journal: Journal, planned: PlannedJob, ended: Complete | Failed | None) -> Accuracy | None:
-    """The accuracy of a job, also of one whose rounds have not ended."""
+    """Return the accuracy of a job, even if its rounds have not ended; `None` without one."""
     if isinstance(ended, Complete) or planned.evaluation_id is None:
         return ended.accuracy if isinstance(ended, Complete) else None
     job = planned.job

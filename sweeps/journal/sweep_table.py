@@ -1,4 +1,4 @@
-"""The journal's sweeps as wholes: listed, tagged, renamed and deleted."""
+"""The journal's sweeps as wholes: listing, tags and notes, renaming, deletion."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _WITH_SWEEP = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRow:
-    """One sweep of the workspace. `updated`: when its plan was last saved, that is, when it was last started."""
+    """One sweep of the workspace. `updated`: when its plan was last saved, that is, when the sweep was last started."""
 
     name: str
     created: datetime
@@ -38,21 +38,21 @@ class SweepRow:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The texts that people wrote about a sweep."""
+    """Tags and note that people wrote about a sweep."""
 
     tags: Mapping[str, str]
     note: str = ""
 
 
 class Sweeps:
-    """Sweeps of the workspace."""
+    """Table of the workspace's sweeps."""
 
     def __init__(self, file: JournalFile, plans: Plans) -> None:
         self._file = file
         self._plans = plans
 
     def all(self) -> list[SweepRow]:
-        """All sweeps, the last updated first."""
+        """Return all sweeps, the last updated first."""
         rows = self._file.rows("SELECT name, created, updated FROM sweeps ORDER BY updated DESC, rowid DESC")
         return [
             SweepRow(name=name, created=datetime.fromisoformat(created), updated=datetime.fromisoformat(updated))
@@ -63,12 +63,12 @@ class Sweeps:
         return next((row.name for row in self.all()), None)
 
     def labels(self, sweep: str) -> Labels | None:
-        """The labels of a sweep; `None` if nobody has written any."""
+        """Return the labels of a sweep; `None` if nobody has written any."""
         row = self._file.row("SELECT tags, note FROM sweep_labels WHERE sweep = ?", sweep)
         return None if row is None else Labels(json.loads(row[0]), row[1])
 
     def label(self, sweep: str, labels: Labels) -> None:
-        """Write labels in place of those that the sweep had."""
+        """Replace the labels of a sweep."""
         self._plans.current_id(sweep)
         with self._file.writing():
             self._file.db.execute(
@@ -77,7 +77,7 @@ class Sweeps:
             )
 
     def check_unused(self, name: str) -> None:
-        """Check that no sweep is called `name`. Raises `StoreError` if there is one."""
+        """Check that no sweep has this name. Raises `StoreError` if one has."""
         if name in {info.name for info in self.all()}:
             raise StoreError(f"there is a sweep called {name!r} already", "give another name")
 
@@ -94,23 +94,23 @@ class Sweeps:
             self._read_anew()
 
     def former_names(self, sweep: str) -> list[str]:
-        """The names that the sweep had before, under which MLflow may still have its runs."""
+        """Return the names that the sweep had before, under which MLflow may still have its runs."""
         return [
             name for (name,) in self._file.rows("SELECT name FROM former_names WHERE sweep = ? ORDER BY name", sweep)
         ]
 
     def forget_former_name(self, sweep: str, name: str) -> None:
-        """Forget a former name, under which MLflow has nothing of the sweep any more."""
+        """Delete a former name under which MLflow has no runs of the sweep any more."""
         with self._file.writing():
             self._file.db.execute("DELETE FROM former_names WHERE sweep = ? AND name = ?", (sweep, name))
 
     def builds_of_it_alone(self, sweep: str) -> frozenset[str]:
-        """The keys of the sweep's builds that no other sweep has."""
+        """Return the keys of builds that only this sweep has."""
         return self._in_no_other_sweep("build_key", sweep)
 
     def delete(self, sweep: str) -> None:
-        """Delete a sweep with what was measured for it alone. Rows that the results of other sweeps are computed from
-        stay: processes that timed their jobs too, and when their devices were used."""
+        """Delete a sweep with the measurements that no other sweep uses. Rows from which other sweeps' results are
+        computed stay: batches that timed jobs of other sweeps too, and the times when their devices were used."""
         self._plans.current_id(sweep)
         with self._file.writing():
             [newest] = self._file.row("SELECT coalesce(max(id), 0) FROM attempts")
@@ -146,7 +146,8 @@ class Sweeps:
             self._read_anew()
 
     def _in_no_other_sweep(self, column: str, sweep: str) -> frozenset[str]:
-        """The values that no job of another sweep has. `column`: a column of the jobs, or an expression."""
+        """Return the values of `column` that only this sweep's jobs have. `column`: a column of the table of jobs, or
+        an SQL expression."""
         rows = self._file.rows(
             f"SELECT {column} FROM jobs WHERE sweep = ?1"  # noqa: S608  # ours
             f" EXCEPT SELECT {column} FROM jobs WHERE sweep != ?1",
@@ -155,7 +156,8 @@ class Sweeps:
         return frozenset(key for (key,) in rows if key)
 
     def _keep_sessions(self, sweep: str, keys: frozenset[str]) -> None:
-        """Keep the times when devices were last used, whatever for: the sessions of other sweeps depend on them."""
+        """Copy the times when these attempts last used devices of other sweeps to `past_sessions`: the starts of those
+        sweeps' sessions depend on them."""
         rows = self._file.rows(
             f"SELECT DISTINCT job_key, {JOB_SENTINEL}, {JOB_DEVICE} AS device FROM jobs WHERE sweep = ?1"  # noqa: S608
             f" AND device IN (SELECT {JOB_DEVICE} FROM jobs WHERE sweep != ?1)",
@@ -170,5 +172,5 @@ class Sweeps:
         )
 
     def _read_anew(self) -> None:
-        """Make readers start anew: those that have read some of the results must not go on from there."""
+        """Change the epoch, so that readers load all results again instead of only those after their last watermark."""
         self._file.db.execute("UPDATE results_state SET epoch = abs(random())")

@@ -12,23 +12,25 @@ from sweeps.protocol.sessions import GAP_S, begins_session, has_start, start_tex
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time, in seconds since 1970. The end is never before the start."""
+    """Interval of time, in seconds since 1970. The end is never before the start."""
 
     start_s: float
     end_s: float
 
 
 class Times:
-    """The times of attempts. A record is dated when it is accepted; what it measured began its own seconds before."""
+    """Times of attempts. A record carries the time when it was accepted; its measurement began that record's duration
+    earlier."""
 
     def __init__(self, file: JournalFile) -> None:
         self._file = file
 
     def measured(self, job_key: str, accuracy_key: str, failure_keys: Iterable[str] = ()) -> Span | None:
-        """The time from the start of the job's first process to the end of its last one, alone or in a batch.
+        """Return the interval from the start of the job's first process to the end of its last one, alone or in a
+        batch.
 
-        `accuracy_key`: key of its build, whose last accuracy pass counts for a job without a process of its own.
-        `failure_keys`: of a failed job; its last failure is its end. `None` if nothing is recorded.
+        `accuracy_key`: the key of the job's build, whose last accuracy pass counts if the job was never timed.
+        `failure_keys`: the keys of a failed job's failures; the last failure is the end. `None` if nothing is recorded.
         """
         failed = json.dumps(list(failure_keys))
         ends = [row for order in ("ASC", "DESC") for row in self._processes(job_key, order)]
@@ -47,8 +49,8 @@ class Times:
         return Span(min(span.start_s for span in spans), max(span.end_s for span in spans))
 
     def block_seconds(self, job_key: str) -> tuple[int, float]:
-        """The number of a job's blocks, and the mean of the seconds that each took, with the wait before it; 0.0
-        without any."""
+        """Return the number of a job's blocks, and their mean duration in seconds, including the wait before each
+        block; 0.0 without a block."""
         [count, mean] = self._file.row(
             "SELECT count(*), avg(json_extract(record, '$.device_seconds')"
             " + coalesce(json_extract(record, '$.conditions.waited_seconds'), 0.0))"
@@ -58,18 +60,18 @@ class Times:
         return int(count), float(mean or 0.0)
 
     def accepted(self, attempt: int) -> datetime | None:
-        """The time when an attempt was stored; `None` if there is none with this id."""
+        """Return the time when an attempt was stored; `None` if there is none with this id."""
         row = self._file.row("SELECT created FROM attempts WHERE id = ?", attempt)
         return None if row is None else datetime.fromisoformat(row[0])
 
     def created(self, sweep: str) -> float | None:
-        """The time when the sweep was first planned, in seconds since 1970; `None` if it never was."""
+        """Return the time when the sweep was first planned, in seconds since 1970; `None` if it never was."""
         row = self._file.row("SELECT created, 0.0 FROM sweeps WHERE name = ?", sweep)
         return None if row is None else _dated(row)[0]
 
     def last_session(self) -> int:
-        """The largest session number (`sweeps.records.Block.session`) of all accepted blocks and batches; 0 if there is
-        none."""
+        """Return the largest session number (`sweeps.records.Block.session`) of all accepted blocks and batches; 0 if
+        there is none."""
         block = self._file.row(
             f"SELECT {BLOCK_SESSION} FROM attempts WHERE kind = 'block' ORDER BY 1 DESC LIMIT 1"  # noqa: S608  # ours
         )
@@ -77,14 +79,14 @@ class Times:
         return max(0 if block is None else int(block[0] or 0), int(batch or 0))
 
     def session_start(self, device_id: str, run: int) -> int | None:
-        """The start of the device's session (`sweeps.protocol.sessions`) that a run (`Block.session`) belongs to;
-        `None` if the run's number is not a time."""
+        """Return the start of the device's session (`sweeps.protocol.sessions`) to which a run (`Block.session`)
+        belongs; `None` if the run's number is not a time."""
         if not has_start(run):
             return None
         while True:
-            # Attempts that are older than the gap between sessions do not matter. The search goes backwards by id,
-            # which is the order of time: the block is near the run. The `+` of `+key` keeps sqlite from the index of
-            # keys.
+            # Only attempts within the gap between sessions (`GAP_S`) before the run matter. The search goes backwards
+            # by id, which is the order of time, because the wanted block is just before the run. The `+` of `+key`
+            # keeps sqlite from using the index of keys.
             oldest, newest = (self._attempts_before(start_text(time)) for time in (run - GAP_S, run))
             before = self._file.row(
                 "SELECT created, CASE WHEN json_valid(record) THEN json_extract(record, '$.session') END"  # noqa: S608
@@ -110,7 +112,7 @@ class Times:
             run = earlier
 
     def _attempts_before(self, created: str) -> int:
-        """The id of the last attempt before a time, as the journal writes it; 0 if there is none."""
+        """Return the id of the last attempt before a time, given in the journal's text form; 0 if there is none."""
         [newest] = self._file.row("SELECT coalesce(max(id), 0) FROM attempts")
         low = 0
         while low < newest:  # ids follow time
@@ -123,7 +125,8 @@ class Times:
         return low
 
     def _processes(self, job_key: str, order: str) -> list[tuple[str, float]]:
-        """The first or the last block and batch of a job: when it was accepted, and its seconds."""
+        """Return the first (`order` ASC) or last (DESC) block and batch of a job: for each, the time when it was
+        accepted, and its seconds."""
         blocks = self._file.rows(f"{_DATED} WHERE key = ? AND kind = 'block' ORDER BY id {order} LIMIT 1", job_key)
         batches = self._file.rows(
             "SELECT created, device_seconds FROM batch_items JOIN batches ON batches.id = batch_id"  # noqa: S608  # ASC or DESC

@@ -1,4 +1,4 @@
-"""The devices of a workspace's sweeps that are away, as far as a driver has noticed: for pages and commands."""
+"""The absent devices of a workspace's sweeps, as far as a driver has noticed their absence: for pages and commands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,15 +12,16 @@ from sweeps.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """The devices that the driver missed: that of the run of now, or of the last one in this workspace."""
+class AwayDevices:
+    """Devices that the driver of the current run, or else of the workspace's last run, reported as away. `runs`:
+    whether that run goes on now."""
 
     runs: bool
     devices: Mapping[str, LiveDevice]
-    """The missed devices by their names in sweep files."""
+    """The absent devices, by their names in sweep files."""
 
     def text(self, name: str) -> str:
-        """The start and the reason of a device's absence, in one line; empty if it was not missed."""
+        """Return the start and the reason of a device's absence, in one line; empty if the device is not away."""
         device = self.devices.get(name)
         if device is None:
             return ""
@@ -29,13 +30,13 @@ class Gone:
         return plain(" ".join(f"{since}: {device.away}".split()))
 
 
-NOBODY = Gone(False, MappingProxyType({}))
+NOBODY = AwayDevices(False, MappingProxyType({}))
 
 
-def gone_now(workspace: Workspace) -> Gone:
-    """The devices that the driver's file calls away; nobody, if there is no file."""
+def away_now(workspace: Workspace) -> AwayDevices:
+    """Return the devices that the driver's live file reports as away; none if there is no file."""
     run = live_run(workspace)
     live = run or read_live(workspace.live)
     if live is None:
         return NOBODY
-    return Gone(run is not None, {device.name: device for device in live.gone})
+    return AwayDevices(run is not None, {device.name: device for device in live.away_devices})

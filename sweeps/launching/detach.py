@@ -1,7 +1,7 @@
-"""A program that starts its arguments as a process of its own session, prints that process's id, and ends.
+"""A program that runs its arguments as a new process in a new session, prints the id of the new process, and ends.
 
-The new process belongs to init, so whoever asked for it may end, and need not wait for it. It keeps the standard error
-and the files that were handed over. Standard library only: run it with `python -I -S`.
+The parent of the new process is init, so its starter may end and need not wait for it. The new process inherits
+standard error and the passed file descriptors. Standard library only: run it with `python -I -S`.
 """
 
 import os
@@ -16,7 +16,7 @@ def main(argv: list[str]) -> None:
         sys.stdout.write(f"{child}\n")
         sys.stdout.flush()
         os._exit(0)
-    # A program that was started in the background may ignore these signals, and would hand that on.
+    # A program that was started in the background may ignore these signals, and child processes inherit that.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     os.dup2(2, 1)

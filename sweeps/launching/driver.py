@@ -1,4 +1,4 @@
-"""The driver of a workspace: found by the lock that it holds, and asked to end by the signals of Ctrl-C."""
+"""The driver of a workspace: it is found by the lock that it holds, and stopped by the signal of Ctrl-C."""
 
 import os
 import signal
@@ -10,33 +10,33 @@ from typing import Literal
 
 from sweeps.errors import WorkspaceError
 from sweeps.launching.live_report import Live, read_live
-from sweeps.launching.record import Ask, Launch, keep, last, lock_of
+from sweeps.launching.record import Launch, StartRequest, keep, last, lock_of
 from sweeps.locks import owner
 from sweeps.workspace import Workspace
 
 _STOPPING = threading.Lock()
-"""The lock of those who stop the same driver at the same time: one of them is the first."""
+"""Lock that serializes requests to stop a driver, so that only one of several simultaneous requests is the first."""
 
 State = Literal["idle", "starting", "running", "ending"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """The process that uses a workspace now, and what the last driver did."""
+    """Process that uses a workspace now, with the records of the last driver."""
 
     state: State
     pid: int | None
-    """The id of the process that has the workspace; 0 if it cannot be named, `None` if there is none."""
+    """Id of the process that uses the workspace; 0 if its id is unknown, `None` if there is no such process."""
     launch: Launch | None
-    """The last start from the browser."""
+    """Last start from the browser."""
     live: Live | None
-    """The last driver's report about itself, from wherever it was started."""
-    asked: Ask | None
-    """The last request to end, if it was of this driver, or of the last one."""
+    """Report of the last driver about its run, started from a terminal or the browser."""
+    end_request: StartRequest | None
+    """Last request to end, if it was sent to this driver, or to the last one."""
 
     @property
     def launched(self) -> bool:
-        """Tell whether the sweep that runs, or ran last, was started from the browser: then it can be started again
+        """Tell whether the sweep that runs, or ran last, was started from the browser, and so can be started again
         there."""
         if self.launch is None:
             return False
@@ -46,29 +46,29 @@ class Driver:
 
     @property
     def is_asked(self) -> bool:
-        """Tell whether the running driver was asked to end: from here, or by Ctrl-C where it was started."""
+        """Tell whether the running driver was asked to end, from the browser or by Ctrl-C in its terminal."""
         stopping = self.live is not None and self.live.pid == self.pid and self.live.stopping
-        return self.asked is not None or stopping
+        return self.end_request is not None or stopping
 
     @property
-    def told(self) -> Live | None:
-        """The report of the driver that runs, or ran last, about itself; `None` if there is none yet."""
+    def current_report(self) -> Live | None:
+        """The report of the driver that runs, or ran last, about its run; `None` if there is none yet."""
         pid = self.pid if self.pid is not None or not self.launched or self.launch is None else self.launch.pid
         return self.live if self.live is not None and pid in (None, self.live.pid) else None
 
     @property
     def sweep(self) -> str:
-        """The sweep that runs, or ran last; empty if it is not known."""
-        if self.told is not None:
-            return self.told.sweep
+        """The name of the sweep that runs, or ran last; empty if it is not known."""
+        if self.current_report is not None:
+            return self.current_report.sweep
         return self.launch.sweep if self.launched and self.launch is not None else ""
 
 
 def find(workspace: Workspace) -> Driver:
-    """The driver of a workspace. Takes about 0.3 ms."""
+    """Return the driver of a workspace. It takes about 0.3 ms."""
     pid = workspace.holder()
     state: State = "running"
-    launch, live, request = last(workspace, Launch), read_live(workspace.live), last(workspace, Ask)
+    launch, live, request = last(workspace, Launch), read_live(workspace.live), last(workspace, StartRequest)
     if pid is None and owner(lock_of(workspace)) is not None:
         pid = launch.pid if launch is not None else 0
         state = "ending" if live is not None and live.pid == pid and live.ended else "starting"
@@ -79,24 +79,25 @@ def find(workspace: Workspace) -> Driver:
         pid=pid,
         launch=launch,
         live=live,
-        asked=request if is_of else None,
+        end_request=request if is_of else None,
     )
 
 
 def _begun_s(pid: int, launch: Launch | None, live: Live | None) -> float:
-    """The time when the last driver with this process id began, as far as it is known: ids are used again, above all in
-    containers."""
+    """Return the time when the last driver with this process id began, in seconds since 1970; 0.0 if it is not known.
+    Process ids are reused, above all in containers."""
     if launch is not None and launch.pid == pid:
         return launch.started_s
     return live.started_s if live is not None and live.pid == pid else 0.0
 
 
-def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
-    """Send Ctrl-C to the driver `ask.pid`: it ends after the running work; if it was asked before, and `at_once` is
-    true, it ends without it. What was measured is kept.
+def stop(workspace: Workspace, ask: StartRequest, at_once: bool = False) -> None:
+    """Send the signal of Ctrl-C to the driver `ask.pid`: it ends after the running work. A second request, with
+    `at_once`, ends the driver without finishing the running work. All accepted measurements are kept.
 
-    Raises `WorkspaceError` if it is not the driver of this workspace (any more): no other process gets a signal. Also
-    if it was asked before and this is not to be `at_once`: two who pause a sweep must not end its running work.
+    Raises `WorkspaceError` if the process is not the driver of this workspace (any more), so that no other process gets
+    a signal; also if the driver was asked before and `at_once` is false, because two people who pause a sweep must not
+    end its running work.
     """
     if ask.pid <= 0:
         raise WorkspaceError(
@@ -105,7 +106,7 @@ def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
         )
     no_driver = WorkspaceError(f"process {ask.pid} runs no sweep in this workspace now", "look at what runs now")
     try:
-        process = os.pidfd_open(ask.pid)  # from here on, a later process with this id is another one
+        process = os.pidfd_open(ask.pid)  # the descriptor names this process even if its id is reused later
     except OSError as error:
         raise no_driver from error
     try:
@@ -113,7 +114,7 @@ def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
             if not _is_driver(workspace, ask.pid):
                 raise no_driver
             if (before := find(workspace)).is_asked and not at_once:
-                requester = before.asked.by if before.asked is not None else "whoever started it"
+                requester = before.end_request.by if before.end_request is not None else "whoever started it"
                 raise WorkspaceError(
                     f"process {ask.pid} was asked to end by {requester} already, and does so after the running work",
                     "wait for it, or have it stopped at once",
@@ -131,7 +132,7 @@ def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
 
 
 def _is_driver(workspace: Workspace, pid: int) -> bool:
-    """Tell whether the process is the workspace's driver. Raises `OSError` if it is another user's."""
+    """Tell whether the process is the workspace's driver. Raises `OSError` if the process belongs to another user."""
     if workspace.holder() == pid:
         return _has_open(pid, workspace.driver_lock)
     launch = last(workspace, Launch)

@@ -1,4 +1,4 @@
-"""A question to a command of EdgeSweep, which runs as a process of its own with limits: its answer is a JSON
+"""Calls of an EdgeSweep command as a separate process with limits of time, which returns the command's JSON
 document."""
 
 import json
@@ -27,11 +27,12 @@ def ask(
     models: Sequence[Path] = (),
     file: Path | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """The document of `edgesweep WORDS --json`, and what was said on stderr. It runs in the folder `launches`.
+    """Run `edgesweep WORDS --json` in the folder `launches`; return its document and its text on stderr.
 
     `subject`: the answer in words, for errors. `models`: the folders that models' own code may come from. `file`: a
-    file of ours among the words, which nobody knows. Raises `EdgeSweepError` with what the command said if it fails,
-    `WorkspaceError` with `next_step` if it takes longer than `limit_s`, or if the workspace cannot be written.
+    temporary file among the words, which messages call "the file" because the user does not know its path. Raises
+    `EdgeSweepError` with the command's message if it fails, `WorkspaceError` with `next_step` if it takes longer than
+    `limit_s` seconds, or if the workspace cannot be written.
     """
     try:
         workspace.launches.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,7 @@ def ask(
 
 
 def unread(verb: str, subject: str) -> EdgeSweepError:
-    """The error for an answer that is not what it should be."""
+    """Return the error for a document of unexpected content."""
     return EdgeSweepError(f"{subject} cannot be read", f"run `edgesweep {verb}` in a terminal")
 
 

@@ -1,4 +1,4 @@
-"""The work of a driver now: a file in the workspace, which the driver alone writes."""
+"""The live file: a file in the workspace that only the driver writes, with what it does now."""
 
 import os
 import threading
@@ -24,36 +24,38 @@ End = Literal["", "finished", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveDevice:
-    """One device. Blocks and accuracy passes are its steps."""
+    """Work of one device. Its steps are blocks and accuracy passes."""
 
     name: str
     running: str = ""
-    """The job and its round; empty while nothing runs."""
+    """Running job and its round, in words; empty while nothing runs."""
     job: str = ""
-    """The key of the job that `running` names."""
+    """Key of the job that `running` names."""
     done: int = 0
     total: int = 0
-    """The number of steps, as far as it is known; races end earlier."""
+    """Number of steps, as far as it is known; a race may end earlier."""
     began_s: float | None = None
-    """The time when the first step began, in seconds since 1970."""
+    """Time when the first step began, in seconds since 1970."""
     waiting: tuple[str, ...] = ()
-    """The conditions that the device lacks for its next step, in words."""
+    """Conditions that the device lacks for its next step, in words."""
     waited_s: float = 0.0
     waiting_at_s: float = 0.0
-    """The time when that lack was told: every 10 s, as long as the device waits."""
+    """Time of the last report of these conditions, in seconds since 1970; the driver reports them every 10 s while the
+    device waits."""
     away: str = ""
-    """The reason why the device is gone for the rest of this run."""
+    """Reason why the device is away for the rest of this run; empty if it is not away."""
     away_at_s: float = 0.0
-    """The time when that was noticed."""
+    """Time when the device's absence was noticed, in seconds since 1970."""
     pending: int = 0
-    """The number of jobs that wait for the device, if it is away."""
+    """Number of jobs that wait for the device, if it is away."""
 
     def lacks(self, now_s: float) -> tuple[str, ...]:
-        """The conditions that the device waits for now."""
+        """Return the conditions that the device waits for now; empty if their last report is 15 s old."""
         return self.waiting if now_s - self.waiting_at_s < WAITS_S else ()
 
     def seconds_left(self, now_s: float) -> float | None:
-        """The seconds that are left at the device's pace so far; `None` before its first step has ended."""
+        """Return the seconds that are left at the device's pace so far; `None` before its first step has ended, after
+        its last one, or while it is away."""
         if self.began_s is None or not self.done or self.total <= self.done or self.away:
             return None
         return (now_s - self.began_s) / self.done * (self.total - self.done)
@@ -61,7 +63,7 @@ class LiveDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """An event of the run, in words."""
+    """Event of the run, in words."""
 
     at_s: float
     text: str
@@ -69,31 +71,31 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """One run of one sweep. Times are in seconds since 1970."""
+    """State of one run of one sweep. Times are in seconds since 1970."""
 
     sweep: str
     pid: int
     started_s: float
     file: str = ""
-    """Path of the sweep file, where it is known."""
+    """Path of the sweep file; empty if it is not known."""
     step: str = "planning"
-    """The work of the whole run, in words; empty while it builds or measures."""
+    """Current work of the whole run, in words; empty while the run builds or measures."""
     builds_done: int = 0
     builds_total: int = 0
     building: tuple[str, ...] = ()
     devices: tuple[LiveDevice, ...] = ()
     notes: tuple[Note, ...] = ()
-    """The notes, the latest last."""
+    """Last events, the latest last."""
     stopping: bool = False
-    """The run was asked to end after the running work, from wherever."""
+    """Whether the run was asked to end after the running work, from a terminal or the browser."""
     ended: End = ""
-    """The end of the run; empty while it runs, also if it was killed."""
+    """How the run ended; empty while it runs, and also after it was killed."""
     problem: str = ""
-    """The reason why the run failed."""
+    """Reason why the run failed."""
     next_step: str = ""
 
     @property
-    def gone(self) -> tuple[LiveDevice, ...]:
+    def away_devices(self) -> tuple[LiveDevice, ...]:
         """The devices that were away when the driver last looked for them."""
         return tuple(device for device in self.devices if device.away)
 
@@ -102,7 +104,7 @@ class Live:
 
 
 def read_live(path: Path) -> Live | None:
-    """The run that a file tells of; `None` if there is no file, or none that this EdgeSweep can read."""
+    """Return the run's state from a live file; `None` if there is no file, or none that this EdgeSweep can read."""
     try:
         return from_json(Live, path.read_text(encoding="utf-8"))
     except (OSError, ValueError, StoreError):
@@ -110,9 +112,9 @@ def read_live(path: Path) -> Live | None:
 
 
 class LiveFile:
-    """A file that keeps one run's `Live` while the block runs: at most one write a second, the last one always.
+    """Live file of one run, open in a `with` block. It is written at most once a second, and always at the end.
 
-    A file that cannot be written stops no measurement.
+    A live file that cannot be written stops no measurement.
     """
 
     def __init__(
@@ -143,7 +145,7 @@ class LiveFile:
             self.end("failed", f"{type(error).__name__}: {error}"[:500], "this is a bug in EdgeSweep: please report it")
 
     def end(self, how: End, problem: str = "", next_step: str = "") -> None:
-        """Record the end of the run. Only the first one counts."""
+        """Record the end of the run. Only the first call counts."""
         with self._lock:
             if self._later is not None:
                 self._later.cancel()
@@ -192,7 +194,8 @@ class LiveFile:
         self._change(replace(self.live, step="", devices=tuple(devices)))
 
     def _change(self, live: Live | None) -> None:
-        """Write the new state. `None`: nothing has changed but what another thread may have told."""
+        """Store the new state, and write it now or within a second. `None`: only `_stopping` has changed, perhaps in
+        another thread."""
         with self._lock:
             self.live = replace(live or self.live, stopping=self._stopping)
             if self._later is not None:

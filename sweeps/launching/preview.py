@@ -1,4 +1,5 @@
-"""The plan of a sweep file that is not started yet: `edgesweep plan --json` as a process with limits."""
+"""The plan of a sweep file that is not started yet: `edgesweep plan --json` in a separate process with limits of
+time."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 LIMIT_S = 180.0
-"""The longest wait: a phone may not answer, and the first plan for phones compiles their runner."""
+"""Time limit in seconds: a phone may not answer, and the first plan for phones compiles their runner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,33 +23,33 @@ class PlannedDevice:
 
     name: str
     device: str
-    """Maker, model and chip, for people."""
+    """Display name of the device: maker, model and chip."""
     jobs: int
     done: int
-    """The number of jobs that were measured already, or failed: they are not measured again."""
+    """Number of jobs that were measured already, or failed; a run does not measure them again."""
     builds_there: int
-    """The number of jobs whose artifact is there already."""
+    """Number of jobs whose artifact exists already."""
     seconds: float
-    """A rough estimate of the device's own work."""
+    """Rough estimate of the device's own work, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The work that a run would do."""
+    """Work that a run would do."""
 
     sweep: str
     devices: tuple[PlannedDevice, ...]
     skipped: tuple[tuple[str, str, str], ...]
-    """The combination, device and reason of each skip."""
+    """Name, device and reason of each skipped combination."""
     skip_kinds: tuple[str, ...]
-    """The kinds of these reasons (`sweeps.skip_kinds.SKIPS`), each once."""
+    """Kinds of the skipped combinations' reasons (`sweeps.skip_kinds.SKIPS`), each once."""
     jobs: tuple[tuple[str, str, str], ...]
-    """The name, device and state of each job: done, failed, built, to build."""
+    """Name, device and state of each job: done, failed, built, to build."""
     builds_s: float
     seconds: float
-    """A rough estimate of the whole."""
+    """Rough estimate of the whole run, in seconds."""
     notes: tuple[str, ...]
-    """The messages of the plan beside its document."""
+    """Messages that the plan printed on stderr."""
 
 
 def preview(
@@ -58,10 +59,10 @@ def preview(
     options: Sequence[str] = (),
     limit_s: float = LIMIT_S,
 ) -> Preview:
-    """Plan a sweep file with this text. Trains nothing and builds no model; a runner that is missing is compiled.
+    """Plan a sweep file with this text. It trains nothing and builds no model; a runner that is missing is compiled.
 
-    `options`: more arguments of `plan`. Raises `EdgeSweepError` with what the plan said if it fails or takes longer
-    than `limit_s`.
+    `options`: more arguments of `plan`. Raises `EdgeSweepError` with the plan's message if it fails or takes longer
+    than `limit_s` seconds.
     """
     file = workspace.launches / f".preview-{token_hex(8)}.yaml"
     try:

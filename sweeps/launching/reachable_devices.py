@@ -1,5 +1,5 @@
-"""The devices that a sweep could run on: those that answer now, and those of a lab's hosts, as the command line lists
-them."""
+"""The devices that a sweep could run on: this computer's or a lab's devices that answer now, as `edgesweep devices` and
+`edgesweep hosts` list them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from sweeps.launching.inquiry import ask, unread
 from sweeps.workspace import Workspace
 
 LIMIT_S = 120.0
-"""The longest wait: an adb server may have to be started, and a phone may not answer."""
+"""Time limit in seconds: an adb server may have to be started, and a phone may not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """One device that answered."""
+class AttachedDevice:
+    """Device that answered."""
 
     name: str
-    """The name of the device in sweep files."""
+    """Name of the device in sweep files."""
     device: str
     """Maker, model and chip, for people."""
     quarantined: bool
@@ -25,28 +25,29 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRow:
-    """One device of a host of a lab; or a host without one."""
+    """One device of a lab's host, or a host that has no device."""
 
     host: str
     answers: bool
     device: str
-    """The name of the device in sweep files; empty: the host has none."""
+    """Name of the device in sweep files; empty if the host has no device."""
     device_class: str
     used_by: str
-    """The user that measures on the device; empty: nobody does."""
+    """User that measures on the device; empty if nobody does."""
     running: str
     left_s: float | None
-    """The seconds until the user is done with the device, if they are known."""
+    """Seconds until this user is done with the device; `None` if they are not known."""
     waiting: int
-    """The number of others that wait for the device."""
+    """Number of other users that wait for the device."""
 
 
 def devices(
     workspace: Workspace, options: Sequence[str] = (), limit_s: float = LIMIT_S
-) -> tuple[tuple[Found, ...], tuple[str, ...]]:
-    """The devices that can measure, and why others cannot, one line each.
+) -> tuple[tuple[AttachedDevice, ...], tuple[str, ...]]:
+    """Return the devices that can measure, and for each other device one line that says why it cannot.
 
-    `options`: those that name a lab, to ask its hosts instead of this computer. Raises `EdgeSweepError`.
+    `options`: command-line options that name a lab; with them, the devices are those of the lab's hosts instead of this
+    computer's. Raises `EdgeSweepError`.
     """
     subject, verb = "the list of devices", "devices"
     document, _ = ask(
@@ -58,7 +59,9 @@ def devices(
     )
     try:
         usable = tuple(
-            Found(name=device["name"], device=device["device_class"], quarantined=device["quarantine"] is not None)
+            AttachedDevice(
+                name=device["name"], device=device["device_class"], quarantined=device["quarantine"] is not None
+            )
             for device in document["devices"]
         )
         refused = [
@@ -73,7 +76,8 @@ def devices(
 def hosts(
     workspace: Workspace, options: Sequence[str], limit_s: float = LIMIT_S
 ) -> tuple[tuple[HostRow, ...], tuple[str, ...]]:
-    """The hosts of the lab that the `options` name, by device; and the troubles of the lab, one line each.
+    """Return one row for each device of the hosts of the lab that the `options` name, and the troubles of the lab, one
+    line each.
 
     Raises `EdgeSweepError`.
     """

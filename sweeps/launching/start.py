@@ -1,4 +1,4 @@
-"""The start of a sweep as a process of its own, which outlives the browser and the dashboard."""
+"""The start of a sweep as a separate process, which outlives the browser and the dashboard."""
 
 import errno
 import os
@@ -19,10 +19,12 @@ from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 MODELS_VARIABLE = "EDGESWEEP_MODELS"
-"""Folders to search for models' own code, beside the sweep file's, joined as in PATH."""
+"""Environment variable with the folders that are searched for models' own code besides the sweep file's, joined as in
+PATH."""
 
 LAB_VARIABLE, TOKEN_VARIABLE = "EDGESWEEP_LAB", "EDGESWEEP_TOKEN_FILE"
-"""A lab for all commands of a terminal: a sweep that is started from here uses one only if its options say so."""
+"""Environment variables that name a lab for all commands of a terminal. They are not passed on: a sweep from the
+browser uses a lab only if its options name one."""
 
 DETACH = Path(__file__).with_name("detach.py")
 DETACH_LIMIT_S = 60.0
@@ -31,7 +33,8 @@ SETTLE, RETRY = "--settle", "--retry-failed"
 
 
 def command(*arguments: str) -> list[str]:
-    """The argv of `edgesweep` in this environment. No code of the folder that it runs in is imported."""
+    """Return the argv of `edgesweep` in this Python environment. The process imports no code from its working
+    directory."""
     return [sys.executable, "-P", "-c", "from sweeps.cli.main import main; main()", *arguments]
 
 
@@ -43,8 +46,9 @@ def environment(models: Sequence[Path]) -> dict[str, str]:
 def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (), options: Sequence[str] = ()) -> Launch:
     """Start `edgesweep run` on a sweep file with this text, which is kept in the workspace.
 
-    `by`: who starts it. `models`: the folders that models' own code may come from. `options`: more arguments of `run`.
-    Raises `SpecError` if the file is wrong, `WorkspaceError` if a sweep runs here already, or nothing can be written.
+    `by`: the person who starts it. `models`: the folders that models' own code may come from. `options`: more arguments
+    of `run`. Raises `SpecError` if the file is wrong, `WorkspaceError` if a sweep runs here already, or the workspace
+    cannot be written.
     """
     checked = check(workspace, text, models)
     if checked.spec is None:
@@ -70,7 +74,7 @@ def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (),
                 pid=pid,
                 log=str(log),
             )
-            # The sweep runs: a disk that is full by now does not make that untrue.
+            # The sweep runs already: a record that cannot be written on a full disk is no failure of the start.
             with suppress(OSError):
                 keep(workspace, launch)
     except LockedError as error:
@@ -81,7 +85,8 @@ def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (),
 
 
 def resume(workspace: Workspace, by: str, models: Sequence[Path] = ()) -> Launch:
-    """Start the last sweep again: what was measured is kept, and what is left is measured. Raises as `start`."""
+    """Start the last sweep from the browser again: it keeps its measurements and continues with the pending jobs.
+    Raises as `start`."""
     launch = last(workspace, Launch)
     try:
         text = None if launch is None else Path(launch.file).read_text(encoding="utf-8")
@@ -92,17 +97,18 @@ def resume(workspace: Workspace, by: str, models: Sequence[Path] = ()) -> Launch
     return start(workspace, text, by, models, launch.options)
 
 
-def again(
+def start_again(
     workspace: Workspace, planned: SweepSpec, options: Sequence[str], by: str, models: Sequence[Path] = ()
 ) -> Launch:
-    """Start a sweep again, with these options beside those of its last start.
+    """Start a sweep again, with these options in addition to those of its last start.
 
-    `planned`: the sweep that was measured, which the kept sweep file must still describe. Raises as `start`.
+    `planned`: the sweep as it was last planned; the kept sweep file must still describe the same sweep. Raises as
+    `start`.
     """
     words = " ".join(("edgesweep run SWEEP.yaml", *options))
     text = text_of(workspace, planned)
     spec = check(workspace, text, models).spec
-    # `on_end` may differ: the people who start a sweep from here do not choose whom its end is told to.
+    # `on_end` may differ: a sweep file from the browser may not choose the receiver of the message at the end.
     if spec is not None and spec != planned.model_copy(update={"on_end": spec.on_end}):
         raise WorkspaceError(
             f"the sweep file of {planned.name} that is kept here is not the one that was measured last",
@@ -114,7 +120,8 @@ def again(
 
 
 def _of_every_start(options: Sequence[str]) -> tuple[str, ...]:
-    """The options of every start, without those that one start alone was asked for."""
+    """Return the options to repeat at the next start, without those that concerned one start only (retries and extra
+    rounds)."""
     repeated = [option for option in options if option != RETRY]
     if SETTLE in repeated:
         place = repeated.index(SETTLE)
@@ -123,7 +130,7 @@ def _of_every_start(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def text_of(workspace: Workspace, planned: SweepSpec) -> str:
-    """The sweep file of a measured sweep: as it is kept, or, for a sweep from a terminal, one that means the same."""
+    """Return the text of a measured sweep's file: the kept file, or for a sweep from a terminal an equivalent text."""
     with suppress(OSError, UnicodeDecodeError):
         return kept_file(workspace, planned.name).read_text(encoding="utf-8")
     return sweep_yaml(planned)
@@ -134,7 +141,8 @@ def log_of(workspace: Workspace, sweep: str) -> Path:
 
 
 def last_lines(log: Path, count: int = 20) -> list[str]:
-    """The end of a log, for people; empty if it cannot be read. It is text from outside."""
+    """Return the last lines of a log, for people; empty if it cannot be read. The text is not trusted: callers must
+    escape it."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL_BYTES))
@@ -164,7 +172,7 @@ def _in_use(workspace: Workspace) -> WorkspaceError:
 
 
 def _detached(argv: Sequence[str], output: int, lock: int, folder: Path, models: Sequence[Path]) -> int:
-    """The process id of `argv`, which belongs to init. Raises `OSError`."""
+    """Start `argv` as a process whose parent is init, and return its process id. Raises `OSError`."""
     with subprocess.Popen(  # noqa: S603  # our own argument list
         [sys.executable, "-I", "-S", str(DETACH), *argv],
         stdin=subprocess.DEVNULL,

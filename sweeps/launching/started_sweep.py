@@ -1,5 +1,5 @@
-"""The things that the workspace keeps of a sweep that was started from the browser: its file, its log, the last
-start."""
+"""The files that the workspace keeps of a sweep that was started from the browser: its sweep file, its log, the record
+of the last start."""
 
 import json
 import re
@@ -13,7 +13,8 @@ from sweeps.workspace import Workspace
 
 
 def rename_kept(workspace: Workspace, sweep: str, name: str) -> None:
-    """Give the kept file and log the sweep's new name, which is also written into the file. Raises `OSError`."""
+    """Rename the kept sweep file and log after a sweep was renamed, and write the new name into the sweep file. Raises
+    `OSError`."""
     file, log = kept_file(workspace, name), log_of(workspace, name)
     with suppress(FileNotFoundError):
         log_of(workspace, sweep).rename(log)
@@ -23,7 +24,7 @@ def rename_kept(workspace: Workspace, sweep: str, name: str) -> None:
         return
     text, count = re.subn(r"(?m)^name:.*$", f"name: {json.dumps(name)}", text, count=1)
     if not count:
-        return  # the name is written in another way: the file is of no use, and in nobody's way
+        return  # the name is written in another form: the old file stays, and does no harm
     write_whole(file, text)
     kept_file(workspace, sweep).unlink()
     launch = last(workspace, Launch)
@@ -32,6 +33,6 @@ def rename_kept(workspace: Workspace, sweep: str, name: str) -> None:
 
 
 def remove_kept(workspace: Workspace, sweep: str) -> None:
-    """Remove the kept file and log. Raises `OSError`."""
+    """Remove the kept sweep file and log. Raises `OSError`."""
     kept_file(workspace, sweep).unlink(missing_ok=True)
     log_of(workspace, sweep).unlink(missing_ok=True)

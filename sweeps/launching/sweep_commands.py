@@ -1,34 +1,36 @@
-"""The commands of a sweep in this folder, with its file, if it is known, and its workspace."""
+"""The command lines that advice shows for a sweep, with its sweep file (if it is known) and its workspace, as typed in
+the working directory."""
 
 import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweeps.command_hints import RUN, Here
+from sweeps.command_hints import RUN, CommandHints
 from sweeps.launching.live_report import Live, read_live
 from sweeps.launching.record import kept_file
 from sweeps.workspace import DEFAULT_ROOT, ROOT_VARIABLE, Workspace
 
 SPECS = Path(__file__).parents[1] / "specs"
 DEMO = SPECS / "demo.yaml"
-"""The sweep of `edgesweep demo`."""
+"""Sweep file of `edgesweep demo`."""
 
 
-def here(workspace: Workspace, sweep: str | None = None, file: Path | None = None) -> Here:
-    """The commands of a sweep, for advice. `file`: the sweep file. Without it that of the workspace's last run, or the
-    one that the browser started, if that was this sweep; `sweep` is `None` if it is not known which is meant."""
+def command_hints(workspace: Workspace, sweep: str | None = None, file: Path | None = None) -> CommandHints:
+    """Return the commands of a sweep, for advice. `file`: the sweep file; by default the file of the workspace's last
+    run, if that was of this sweep, or the file that was started from the browser. `sweep`: `None` if it is not known
+    which sweep is meant."""
     usual = Path(os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT).expanduser().resolve()
     where = "" if workspace.root == usual else f" --workspace {shlex.quote(_from_here(workspace.root))}"
     file = file or (_known_file(workspace, sweep) if sweep else None)
     if file is None:
-        return Here(RUN + where, where)
+        return CommandHints(RUN + where, where)
     is_demo = file.resolve() == DEMO
-    return Here((f"edgesweep {'demo' if is_demo else f'run {shlex.quote(_from_here(file))}'}") + where, where)
+    return CommandHints((f"edgesweep {'demo' if is_demo else f'run {shlex.quote(_from_here(file))}'}") + where, where)
 
 
 def running_now(workspace: Workspace) -> Iterator[str]:
-    """A line if a process has the workspace: a sweep's run, or another command that keeps runs out."""
+    """Yield one line of text if a process uses the workspace: a sweep's run, or another command that blocks runs."""
     holder = workspace.holder()
     if holder is None:
         return
@@ -47,8 +49,8 @@ def runs_now(workspace: Workspace, sweep: str) -> bool:
 
 
 def live_run(workspace: Workspace) -> Live | None:
-    """The run in the process that has the workspace; `None` if that is no sweep. A run that was killed has not told
-    that it ended."""
+    """Return the run that goes on now; `None` if no run uses the workspace. The live file alone does not tell: a run
+    that was killed has not recorded its end, so its process must hold the workspace's lock."""
     live = read_live(workspace.live)
     return live if live is not None and live.pid == workspace.holder() and not live.ended else None
 

@@ -1,5 +1,5 @@
-"""The check of a sweep file's text before it is started from a browser: each problem with its line. It runs none of the
-file's code."""
+"""The check of a sweep file's text before it is started from a browser. Each problem has a line number; no code that
+the file names is run."""
 
 import ast
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ NEW = "sweep.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A fault of the file."""
+    """Fault of a sweep file. `line`: from 1; `None` if the fault concerns the whole file."""
 
     line: int | None
     message: str
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A sweep file that may be started, or what is wrong with it."""
+    """Result of the check: the sweep, or `None` and the problems of its file."""
 
     spec: SweepSpec | None
     problems: tuple[Problem, ...] = ()
@@ -37,8 +37,7 @@ class Checked:
 
 def check(workspace: Workspace, text: str, models: Sequence[Path] = ()) -> Checked:
     """Check a sweep file, whose relative paths start at the workspace's folder `launches`. `models`: the only folders
-    that a model's own code (`module:function`) may come from: functions that a file there defines, not those that it
-    imports."""
+    that a model's own code (`module:function`) may come from; a file there must define the function, not import it."""
     path = workspace.launches / NEW
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         return Checked(None, (Problem(None, "larger than 1 MiB: a sweep file has only a few lines"),))
@@ -67,8 +66,8 @@ def _foreign_code(spec: SweepSpec, document: Document, models: Sequence[Path]) -
 
 
 def _end_messages(spec: SweepSpec, document: Document) -> list[Problem]:
-    """A problem if the run is to tell others of its end: a program of one's choice, and a request from this computer,
-    are for people with a shell here."""
+    """Return a problem if the file has `on_end`, which runs any program or sends a request from this computer: only
+    people with a shell here may do that."""
     if not spec.on_end:
         return []
     return [
@@ -77,8 +76,8 @@ def _end_messages(spec: SweepSpec, document: Document) -> list[Problem]:
 
 
 def _refused(source: str, models: Sequence[Path]) -> str:
-    """The reason why a model's code may not be run; empty if it may, because the first folder with its module defines
-    it."""
+    """Return the reason why a model's code may not be run; empty if it may, because the first of the folders with its
+    module defines the function."""
     module, _, name = source.partition(":")
     names = module.split(".")
     if not models:
@@ -102,8 +101,8 @@ def _file_of(folder: Path, names: Sequence[str]) -> Path | None:
 
 
 def _defined_in(file: Path) -> set[str]:
-    """The functions and classes that a file defines, without its imports: those could be any function of its libraries.
-    Nothing of a file that cannot be read."""
+    """Return the names of the functions and classes that a file defines, without imported names, which could be any
+    function of a library. Empty if the file cannot be read."""
     try:
         body = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""The job that a page or a report names in words: `fp32 · NHWC · 1 thread`."""
+"""The search for a build by the name that pages and reports show, such as `fp32 · NHWC · 1 thread`."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -10,11 +10,11 @@ from sweeps.spec.label import names_of_job
 
 
 def job_named(rows: Iterable[ResultRow], text: str, model: str | None = None) -> str:
-    """The name of the job that pages call `text`, or `text` itself if they call none so. `model`: the only model whose
-    jobs count.
+    """Return the name of the job whose build has the name `text` on pages, or `text` itself if no build has it.
+    `model`: if given, only jobs of this model count.
 
-    `rows`: all rows of the places that are meant: the difference between two builds of a place is in both names.
-    Raises `EdgeSweepError` if several jobs are called so.
+    `rows`: all result rows of the places that are searched, because a build's name depends on the other builds of its
+    place. Raises `EdgeSweepError` if several jobs match.
     """
     by_name = {row.name: row for row in _called((row for row in rows if model in (None, row.model)), text)}
     if len(by_name) > 1:
@@ -26,10 +26,10 @@ def job_named(rows: Iterable[ResultRow], text: str, model: str | None = None) ->
 
 
 def build_named(rows: Sequence[ResultRow], text: str, device: str) -> ResultRow:
-    """The measured row of the build that is called `text` on a page or in the ranking: on `device`, the text or id of
-    one, if it was measured there, else on any device that has it.
+    """Return the measured row of the build whose name on a page or in the ranking is `text`: its row on `device` (a
+    device's display name or id) if it was measured there, otherwise its row on any device.
 
-    `rows`: all rows of one sweep. Raises `EdgeSweepError` if several builds are called so, or none is.
+    `rows`: all result rows of one sweep. Raises `EdgeSweepError` if several builds match, or none.
     """
     built = [row for row in rows if row.outcome == "measured"]
     on_page = {row.job_key for row in _called(rows, text)}
@@ -56,7 +56,7 @@ def build_named(rows: Sequence[ResultRow], text: str, device: str) -> ResultRow:
 
 
 def _called(rows: Iterable[ResultRow], text: str) -> list[ResultRow]:
-    """The results of the builds whose name on the pages is `text`."""
+    """Return the result rows of the builds whose name on the pages is `text`; letter case and spaces do not matter."""
     places: dict[tuple[str, str], list[ResultRow]] = {}
     for row in rows:
         places.setdefault(row.place, []).append(row)

@@ -1,4 +1,4 @@
-"""The noise that `edgesweep noise` found before on the devices of a plan."""
+"""The noise of a plan's devices, as earlier runs of `edgesweep noise` measured it."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -6,21 +6,21 @@ from typing import TypeVar
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import StoreError
 from sweeps.journal.noise_blocks import known_batch_spread
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.planning.plan import Plan
 from sweeps.protocol.batch_noise import BatchSpread
 from sweeps.workspace import Workspace
 
-Found = TypeVar("Found")
+Read = TypeVar("Read")
 
 
-def known(
-    planned: Plan, workspace: Workspace, read: Callable[[Workspace, DeviceFacts], Found | None]
-) -> tuple[dict[str, Found], list[StoreError]]:
-    """The values that `read` gives, by the id of each device that is timed, and the errors of those that cannot be
-    read."""
+def read_per_device(
+    planned: Plan, workspace: Workspace, read: Callable[[Workspace, DeviceFacts], Read | None]
+) -> tuple[dict[str, Read], list[StoreError]]:
+    """Return the results of `read` for the timed devices of a plan, by device id (without devices for which it returns
+    `None`), and the errors of devices whose files cannot be read."""
     timed = {job.device_id for job in planned.jobs if not job.emulated}
-    values: dict[str, Found] = {}
+    values: dict[str, Read] = {}
     errors: list[StoreError] = []
     for facts in planned.devices:
         try:
@@ -34,11 +34,11 @@ def known(
 
 
 def batch_spreads(planned: Plan, workspace: Workspace) -> dict[str, BatchSpread]:
-    """The spreads of batches by device id; empty unless the sweep races for one winner. A file that cannot be read is
-    told on stderr."""
+    """Return the spreads of batches by device id; empty unless the sweep races for one winner. A file that cannot be
+    read is reported on stderr."""
     if planned.protocol.budget != "race" or planned.sweep.objective.front is not None:
         return {}
-    spreads, errors = known(planned, workspace, known_batch_spread)
+    spreads, errors = read_per_device(planned, workspace, known_batch_spread)
     for error in errors:
-        tell(error.one_line)  # no plan and no run needs the spread
+        notify(error.one_line)  # no plan and no run needs the spread
     return spreads

@@ -1,11 +1,12 @@
-"""The output of a driver's events: as bars and lines, in the file for whoever looks from elsewhere, and in words."""
+"""The output of a driver's events: as progress bars and lines, in the live file that other processes read, and in
+words."""
 
 from collections.abc import Mapping
 from typing import assert_never
 
 from sweeps.command_hints import ANYWHERE
 from sweeps.launching.live_report import LiveFile
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.records import Failed
 from sweeps.report.progress import RunProgress
 from sweeps.text import shortened
@@ -15,7 +16,7 @@ from workers.driver import driver_events
 from workers.driver.driver_events import Event
 
 _TOGETHER = ("Building", "Measuring on ")
-"""Titles of bars that are shown at the same time: phones measure while the rest is built."""
+"""Beginnings of the titles of bars that are shown at the same time: phones measure while other builds are made."""
 
 _Noted = (
     driver_events.AttemptFailed
@@ -40,7 +41,8 @@ _RUNGS: Mapping[Rung, str] = {
 
 
 def show(event: Event, progress: RunProgress, live: LiveFile | None = None, workspace: Workspace | None = None) -> None:
-    """Show an event. `live`: the file for whoever looks from elsewhere. `workspace`: for commands in advice."""
+    """Show an event. `live`: the file by which other processes follow the run. `workspace`: the folder that commands in
+    advice name."""
     match event:
         case driver_events.Preparing(model):
             progress.preparing(model, None)
@@ -53,7 +55,7 @@ def show(event: Event, progress: RunProgress, live: LiveFile | None = None, work
         case driver_events.Published(done, total):
             progress.step("Publishing to MLflow", done, total, "", unit="jobs")
         case _:
-            advice = ANYWHERE if workspace is None else here(workspace, live.live.sweep if live else None)
+            advice = ANYWHERE if workspace is None else command_hints(workspace, live.live.sweep if live else None)
             progress.note(advice.typed(in_words(event)))
     if live is not None:
         _keep(event, live)

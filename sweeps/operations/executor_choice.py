@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from sweeps.errors import ClusterError
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.planning.plan import Plan
 from sweeps.workspace import Workspace
 from workers.executors.inline import InlineExecutor
@@ -17,12 +17,12 @@ from workers.hosts.lab import Lab
 from workers.hosts.lab_executor import LabExecutor
 
 LATE_S = 10.0
-"""The time after which Ray's start counts as slow: it takes less than three seconds on an idle machine."""
+"""Seconds after which Ray's start counts as slow: it takes less than three seconds on an idle machine."""
 
 
 @contextmanager
 def open_executor(name: str, workspace: Workspace, planned: Plan, lab: Lab | None = None) -> Iterator[Executor]:
-    """The executor of a run, open for the block. `lab`: its hosts measure, whatever `name` says."""
+    """Open the executor of a run for the `with` block. `lab`: if given, its hosts measure, whatever `name` is."""
     executor: Executor
     with _own_signal_handlers():
         if lab is not None:
@@ -38,12 +38,12 @@ def open_executor(name: str, workspace: Workspace, planned: Plan, lab: Lab | Non
 
 
 def _ray(workspace: Workspace, device_ids: Sequence[str]) -> Executor:
-    """Ray's executor, or the inline one where Ray does not start on this machine, as on one that is very busy. Raises
-    `ClusterError` if a cluster was named."""
+    """Return Ray's executor, or the inline one if Ray does not start on this machine (for example because it is very
+    busy). Raises `ClusterError` instead if `RAY_ADDRESS` names a cluster."""
     keep_to_this_machine()
     from workers.executors.ray import RayExecutor  # the import takes over a second, and inline does not need Ray
 
-    late = threading.Timer(LATE_S, tell, ["Ray is still starting; on a busy computer that may take minutes"])
+    late = threading.Timer(LATE_S, notify, ["Ray is still starting; on a busy computer that may take minutes"])
     late.daemon = True
     late.start()
     try:
@@ -51,7 +51,7 @@ def _ray(workspace: Workspace, device_ids: Sequence[str]) -> Executor:
     except ClusterError as error:
         if os.environ.get("RAY_ADDRESS"):
             raise
-        tell(f"{error.message}. Without it one variant is built after another, as with --executor inline")
+        notify(f"{error.message}. Without it one variant is built after another, as with --executor inline")
         return InlineExecutor(workspace.root)
     finally:
         late.cancel()
@@ -59,7 +59,7 @@ def _ray(workspace: Workspace, device_ids: Sequence[str]) -> Executor:
 
 @contextmanager
 def _own_signal_handlers() -> Iterator[None]:
-    """Put back the signal handlers that Ray's start replaces: they are the calling program's."""
+    """Restore the calling program's signal handlers after the block: Ray's start replaces them."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

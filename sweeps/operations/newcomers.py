@@ -1,4 +1,4 @@
-"""Devices that come, or come back, while a sweep runs: they join it once the others are done."""
+"""Devices that are connected, or come back, while a sweep runs: they join it when the other devices are done."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +16,7 @@ from workers.hosts.lab import Lab
 
 
 class Newcomers:
-    """The devices that join one run. A device that went away joins once more; one that goes again waits for the next
+    """Devices that join one run. A device that went away joins once more; if it goes away again, it waits for the next
     run."""
 
     def __init__(
@@ -27,19 +27,21 @@ class Newcomers:
         listed: Callable[[], tuple[Collection[str], Mapping[str, DeviceError]]] = registry.listed,
         book: QuarantineBook | None = None,
     ) -> None:
-        """`names`: the devices that the sweep file names. `devices`: those of the plan that was made now. `lab`: its
-        hosts have the phones; without a lab this computer has them. `listed`: the names of this computer's devices, and
-        why some transports cannot list. `book`: the list of devices that are to be left alone, if not this user's."""
+        """Note the devices that are present at the start. `names`: the devices that the sweep file names. `devices`:
+        those of the current plan. `lab`: the lab whose hosts have the phones; without it, the phones are attached to
+        this computer. `listed`: a function that returns the names of this computer's devices, and the errors of
+        transports that cannot list theirs. `book`: the quarantine list, by default this user's."""
         self._names = _that_come_and_go(names)
         self._lab = lab
         self._listed = listed
         self._book = book or QuarantineBook()
-        # A device that is there and not in the plan cannot be measured.
+        # A device that is present but not in the plan cannot be measured.
         self._joined = self._present(devices).keys() - {facts.device_id for facts in devices}
 
     def joining(self, devices: Sequence[DeviceFacts], gone_ids: Collection[str]) -> tuple[str, ...]:
-        """The names of devices that the sweep file names, that are there now, and that have work: new ones, and those
-        of the plan's `devices` in `gone_ids`, which went away with work left. Each is named once."""
+        """Return the names of devices that the sweep file names, that are present now, and that have work: new devices,
+        and those of the plan's `devices` in `gone_ids`, which went away with jobs left. Each device is returned once
+        per run."""
         back = {facts.device_id for facts in devices if facts.device_id in gone_ids and not self._is_kept_out(facts)}
         done = {facts.device_id for facts in devices} - back
         new = {
@@ -51,8 +53,8 @@ class Newcomers:
         return tuple(new.values())
 
     def _present(self, devices: Sequence[DeviceFacts]) -> dict[str, str]:
-        """The names of the devices that are there, by id; a device of this computer that is not in the plan has its
-        name for an id."""
+        """Return the names of the devices that are present, by device id; for a device of this computer that is not in
+        the plan, its name stands for its id."""
         if not self._names:
             return {}
         if self._lab is None:
@@ -62,7 +64,7 @@ class Newcomers:
             return {ids.get(name, name): name for name in names}
         try:
             self._lab.look()  # a host may have joined meanwhile
-        except DeviceError:  # the head is away: nobody joins, and what the hosts told last may not be so any more
+        except DeviceError:  # the head is away: no device joins, because the last reports of the hosts may be outdated
             return {}
         present = (facts for name in self._names for facts in self._lab.select(name))
         known = (facts for facts in present if isinstance(facts, DeviceFacts))
@@ -87,8 +89,8 @@ def _means(pattern: str, name: str) -> bool:
     return pattern == name or (pattern.endswith(":*") and name.startswith(pattern[:-1]))
 
 
-def gone(planned: Plan, journal: Journal, away: Collection[Away]) -> set[str]:
-    """The ids of devices that went away with jobs pending. `away`: the events in which a run told of them, and of their
+def missed_devices(planned: Plan, journal: Journal, away: Collection[Away]) -> set[str]:
+    """Return the ids of devices that went away with jobs pending. `away`: the run's events about absent devices and
     hosts."""
     waiting = [event for event in away if event.pending]
     if not waiting:

@@ -1,11 +1,11 @@
-"""Messages for people, beside the results."""
+"""Messages for people, on stderr beside the results."""
 
 import sys
 
 from sweeps.text import plain
 
 
-def tell(message: str) -> None:
-    """One message on stderr: in a notebook it stands below the cell."""
+def notify(message: str) -> None:
+    """Write one message to stderr; in a notebook it appears below the cell."""
     sys.stderr.write(f"{plain(message)}\n")
     sys.stderr.flush()

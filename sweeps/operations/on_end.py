@@ -1,5 +1,5 @@
-"""Messages to other programs that a sweep has ended, as its file asks. A message that fails is told, and costs the
-sweep nothing."""
+"""Messages to other programs that a sweep has ended, sent as `on_end` of the sweep file says. A message that fails is
+reported on stderr, and does not affect the sweep."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 from sweeps.errors import EdgeSweepError, WorkspaceError, in_one_line
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.uri import redact
@@ -21,7 +21,7 @@ from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
 COMMAND_S, WEBHOOK_S = 60.0, 10.0
-"""The longest times that a command and a webhook may take."""
+"""Time limits of the command and of the webhook, in seconds."""
 
 State = Literal["finished", "stopped", "failed"]
 _PLACE = ("device", "device_id", "model", "state", "winner", "latency_p50_ms", "provisional", "settle", "reason")
@@ -29,15 +29,15 @@ _PLACE = ("device", "device_id", "model", "state", "winner", "latency_p50_ms", "
 
 @dataclass(slots=True)
 class End:
-    """The report of a run about its end."""
+    """Report of a run about its end. `stopped`: it ended by request before its work was done."""
 
     stopped: bool = False
 
 
 @contextmanager
 def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[End]:
-    """A context around a run, which sends the message at its end. State `failed`: an error ended the run; `stopped`: a
-    request did, and the next run goes on."""
+    """Send the sweep file's message (`on_end`) when the `with` block around a run ends. State `failed`: an error ended
+    the run; `stopped`: a request ended it, and the next run continues; otherwise `finished`."""
     state: State | None = "failed"
     end = End()
     try:
@@ -46,7 +46,7 @@ def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[End]:
     except KeyboardInterrupt:
         state = "stopped"
         raise
-    except WorkspaceError:  # another run has the workspace: only the end of that one is told
+    except WorkspaceError:  # another run uses the workspace: only its end sends a message
         state = None
         raise
     finally:
@@ -55,14 +55,14 @@ def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[End]:
 
 
 def document(workspace: Workspace, sweep: str, state: State) -> dict[str, Any]:
-    """The message to others: state, and for each device and model what wins (`places`), as `edgesweep rank --json` has
-    it in `summary`."""
+    """Return the message as a JSON document: the state, and the winner for each device and model (`places`), with the
+    fields of `summary` in `edgesweep rank --json`."""
     try:
         verdicts = [verdict._asdict() for verdict in overview(workspace, sweep)]
     except EdgeSweepError:  # nothing was planned
         verdicts = []
     except Exception as error:  # noqa: BLE001  # a disk or a database: the end of the run is what counts
-        tell(f"on_end: the results cannot be read, and are left out: {in_one_line(error)}")
+        notify(f"on_end: the results cannot be read, and are left out: {in_one_line(error)}")
         verdicts = []
     places = [{name: verdict[name] for name in _PLACE} for verdict in verdicts]
     message = {"sweep": sweep, "state": state, "workspace": str(workspace.root), "places": places}
@@ -73,7 +73,7 @@ def _tell(on_end: OnEndSpec, message: dict[str, Any]) -> None:
     content = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
     if on_end.command:
         try:
-            # stdout is that of `--json`.
+            # The command's output goes to stderr, because stdout may carry the document of `--json`.
             ended = subprocess.run(on_end.command, input=content, timeout=COMMAND_S, check=False, stdout=2)  # noqa: S603
             if ended.returncode:
                 _failed("command", f"exit code {ended.returncode}")
@@ -90,7 +90,7 @@ def _tell(on_end: OnEndSpec, message: dict[str, Any]) -> None:
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow no redirect: the sweep file names the only address."""
+        """Follow no redirect: only the URL in the sweep file may get the message."""
 
 
 def _post(address: str, content: bytes) -> None:
@@ -101,4 +101,4 @@ def _post(address: str, content: bytes) -> None:
 
 
 def _failed(channel: str, why: str) -> None:
-    tell(f"on_end: the {channel} failed: {why}. The results are kept.")
+    notify(f"on_end: the {channel} failed: {why}. The results are kept.")

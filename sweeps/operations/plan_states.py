@@ -1,4 +1,4 @@
-"""A sweep's plan, with the states of its jobs."""
+"""The plan of a sweep, with the state of each job."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import nullcontext
@@ -27,24 +27,24 @@ State = Literal["done", "failed", "built", "to build"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """The work that a run would do."""
+    """Work that a run would do."""
 
     plan: Plan
     states: Mapping[str, State]
-    """The state of each job, by job key."""
+    """State of each job, by job key."""
     worth_retrying: int
-    """The number of failed jobs that need not fail the same way again."""
+    """Number of failed jobs that may succeed when they are retried."""
     left: Estimate
     programs: Mapping[str, Hashable]
-    """The program of each job, as `programs_of` gives it."""
+    """Identity of each job's program, as `programs_of` returns it."""
     sharing: tuple[str, ...]
-    """The way in which units share the work, in words."""
+    """Lines of text that say how units share the work."""
     machine: tuple[str, ...]
-    """The effects of this machine's state on the run, in words."""
+    """Lines of text that say how this machine's state will affect the run."""
 
 
 def plan_with_states(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab: "Lab | None" = None) -> Planned:
-    """The plan of a sweep with the states of its jobs. Runs nothing, and creates no workspace. Raises as
+    """Return the plan of a sweep with the states of its jobs. It runs nothing, and creates no workspace. Raises as
     `make_plan`."""
     from workers.artifacts import ArtifactStore  # the module imports numpy, which `plan --help` does not need
 

@@ -1,4 +1,4 @@
-"""The trial of a run's models and images before its first build."""
+"""The trial of a run's models and images before the first build."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,10 +8,11 @@ from sweeps.launching.live_report import LiveFile
 from sweeps.report.progress import RunProgress
 from sweeps.spec.model_inputs import DataSpec, ModelSpec
 from sweeps.workspace import Workspace
-from workers.models.model_check import RUN_SILENT_S, Tried, together, try_evaluation, try_models
+from workers.models.model_check import RUN_SILENT_S, Trial, together, try_evaluation, try_models
 
 RUN_IMAGES_S = 2.0
-"""The seconds for decoding images: one that is whole at both ends is decoded once more before its first use."""
+"""Time limit for decoding images in the trial, in seconds. Images beyond it are only checked for a whole beginning and
+end; each image is decoded again before its first use."""
 
 
 def unusable(
@@ -23,8 +24,8 @@ def unusable(
     live: LiveFile,
     stop: Callable[[], bool],
 ) -> dict[str, ModelError | DataError]:
-    """The reasons why models cannot be used, by name; each is told of. `stop`: asked between two models; once it says
-    yes, the others are not tried."""
+    """Try the models and the evaluation images; return the errors of models that cannot be used, by model name. Each
+    error is also shown. `stop`: called before each model; once it returns true, no further model is tried."""
     errors: dict[str, ModelError | DataError] = {}
     classes: dict[str, int] = {}
     for model in models:
@@ -58,6 +59,6 @@ def _tell(subject: str, progress: RunProgress, live: LiveFile) -> None:
     live.step(f"trying {subject}")
 
 
-def _as_error(problems: Sequence[Tried]) -> DataError:
+def _as_error(problems: Sequence[Trial]) -> DataError:
     first, *rest = problems
     return DataError(first.message + (f"; {len(rest)} more cannot be used" if rest else ""), first.next_step)

@@ -1,4 +1,4 @@
-"""The jobs that a run measures again: with a label that disqualifies them, or tied for the first place."""
+"""The jobs that a run measures again: those with a disqualifying trust label, and those tied for the first place."""
 
 from sweeps.journal.journal import Journal
 from sweeps.label_kinds import disqualified
@@ -10,8 +10,9 @@ from sweeps.results import SweepResults
 
 
 def disqualified_jobs(journal: Journal, planned: Plan) -> dict[str, int]:
-    """The jobs whose timing cannot win, each with its number of new rounds: enough to leave out the bad ones. Also
-    those without a timing, because none of their blocks in batches counts."""
+    """Return the keys of jobs whose timing is disqualified, each with its number of new rounds: as many as the
+    protocol's, so that the disqualified ones can be left out. Jobs without a timing, because all their blocks in
+    batches were disqualified, are included."""
     new_rounds = {}
     for job in planned.jobs:
         protocol = planned.protocol.on(job.device_id)
@@ -29,7 +30,7 @@ def disqualified_jobs(journal: Journal, planned: Plan) -> dict[str, int]:
 
 
 def tied_jobs(results: SweepResults) -> list[str]:
-    """Keys of the jobs that are tied for the first place, on any device."""
+    """Return the keys of the jobs that are tied for the first place, on all devices together."""
     ranked = rank_results(results.frame, results.spec.objective, results.name)
     tied = [(entry.winner, *entry.tied) for entry in ranked.devices if entry.winner and entry.tied]
     raced = [

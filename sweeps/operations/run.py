@@ -1,4 +1,4 @@
-"""The run of a sweep, which builds and measures, and continues one that was interrupted."""
+"""The run of a sweep: it builds and measures, and continues a sweep that was interrupted."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,12 +11,12 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
 from sweeps.journal.salvage import check_whole
 from sweeps.launching.live_report import LiveFile
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.operations.device_noise import batch_spreads
 from sweeps.operations.event_output import show
 from sweeps.operations.executor_choice import open_executor
-from sweeps.operations.newcomers import Newcomers, gone
-from sweeps.operations.notices import tell
+from sweeps.operations.newcomers import Newcomers, missed_devices
+from sweeps.operations.notices import notify
 from sweeps.operations.on_end import told_at_the_end
 from sweeps.operations.precheck import unusable
 from sweeps.operations.remeasure import disqualified_jobs, tied_jobs
@@ -50,7 +50,7 @@ from workers.models import model_process
 from workers.models import prepare as models
 from workers.models.prepared_model import PreparedModel
 
-Stop = Callable[[], bool]  # tells whether an orderly end is asked for
+Stop = Callable[[], bool]  # returns whether an orderly end was requested
 
 
 def _nobody(note: Callable[[str], None], on_request: Callable[[], None]) -> AbstractContextManager[Stop]:
@@ -59,26 +59,28 @@ def _nobody(note: Callable[[str], None], on_request: Callable[[], None]) -> Abst
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """The watcher of a run, which may ask for its end. By default nobody asks, and no signal handler is set."""
+    """Callbacks of a run's caller, by which it follows the run and may request its end. By default no end is requested,
+    and no signal handler is set."""
 
     event: Callable[[Event], object] = lambda _: None
-    """A function that is called with each event in the thread of the run. The event is in the journal by then."""
+    """Function that is called with each event, in the thread of the run, after the event's results are in the
+    journal."""
     asking: Callable[[Callable[[str], None], Callable[[], None]], AbstractContextManager[Stop]] = _nobody
-    """A context around the work. It is given two functions: one that shows a message, one to call when the end is asked
-    for."""
+    """Context manager around the work. It gets two functions, one that shows a message and one to call when the end is
+    requested, and yields a `Stop`."""
     quiet: bool = False
-    """The run shows no progress."""
+    """Whether the run shows no progress."""
     file: Path | None = None
-    """The sweep file, which advice names."""
+    """Path of the sweep file, for commands in advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """The end of a run."""
+    """How a run ended."""
 
     interrupted: bool
     still_to_do: tuple[str, ...]
-    """The work of the next run, in words."""
+    """Lines of text that say what is left for the next run."""
 
 
 def run_sweep(
@@ -92,10 +94,10 @@ def run_sweep(
     lab: Lab | None = None,
     watch: Watch | None = None,
 ) -> RunEnd:
-    """Measure all pending jobs.
+    """Build and measure all pending jobs of a sweep.
 
-    `settle`: more rounds for the jobs that are then tied for the first place. `roots`: folders that are searched first
-    for the user's own modules. `lab`: its hosts have the phones.
+    `settle`: number of extra rounds for the jobs that are tied for the first place at the end. `roots`: folders that
+    are searched first for the user's own modules. `lab`: the lab whose hosts have the phones.
     """
     watch = watch or Watch()
     with told_at_the_end(spec, workspace) as end:
@@ -110,7 +112,7 @@ def rank_and_attach(workspace: Workspace, sweep: str) -> Ranking:
     try:
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach_ranking(sweep, ranking_document(ranked))
     except StoreError as error:
-        tell(f"MLflow did not accept the ranking: {error.message}")
+        notify(f"MLflow did not accept the ranking: {error.message}")
     return ranked
 
 
@@ -145,18 +147,22 @@ def _run(
             drive = _Drive(roots, workspace, journal, executor, live, lab, watch)
             away: dict[str, Away] = {}
             interrupted = not complete and drive.shared(sharing, away)
-            while not interrupted and (names := newcomers.joining(whole.devices, gone(whole, journal, away.values()))):
+            while not interrupted and (
+                names := newcomers.joining(whole.devices, missed_devices(whole, journal, away.values()))
+            ):
                 try:
                     new_plan = make_plan(spec, roots, workspace, lab)
                 except EdgeSweepError as error:
-                    tell(f"{', '.join(names)} came, and cannot be planned: {error.one_line}")
+                    notify(f"{', '.join(names)} came, and cannot be planned: {error.one_line}")
                     break
                 if not {facts.name for facts in new_plan.devices} & set(names):
                     continue
                 if new_plan.identities != whole.identities:
-                    tell(f"{', '.join(names)} came, but models, data or versions are others now: run again to measure")
+                    notify(
+                        f"{', '.join(names)} came, but models, data or versions are others now: run again to measure"
+                    )
                     break
-                tell(f"{', '.join(names)} came: measured now")
+                notify(f"{', '.join(names)} came: measured now")
                 whole, sharing, complete = new_plan, Sharing(new_plan, journal), False
                 with journal.transaction():
                     sharing.advance(wait=True)
@@ -169,18 +175,18 @@ def _run(
                     outbox.publish()
             late: dict[str, Away] = {}
             if retry_failed and not interrupted and (untrusted := disqualified_jobs(journal, planned)):
-                tell(f"{len(untrusted)} with a disqualifying label: measured again")
+                notify(f"{len(untrusted)} with a disqualifying label: measured again")
                 interrupted = drive.run(planned, late, with_links(planned, untrusted))
             if settle and not interrupted:
                 more = dict.fromkeys(tied_jobs(results_of(workspace, spec.name)), settle)
-                tell(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied")
+                notify(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied")
                 interrupted = bool(more) and drive.run(planned, late, with_links(planned, more))
             pending = sum(journal.outcomes.ending(planned_job(planned, job)) is None for job in planned.jobs)
             lag = read_lag(workspace, journal, spec.name)
         if interrupted:
             live.end("stopped")
     if lag is not None and lag.jobs:
-        tell(here(workspace).typed(f"{lag.text}: the next run sends them, or edgesweep journal publish"))
+        notify(command_hints(workspace).typed(f"{lag.text}: the next run sends them, or edgesweep journal publish"))
     if interrupted:
         stopped = "Stopped. Nothing is lost: run the same command again to continue."
         return RunEnd(interrupted=True, still_to_do=(stopped,))
@@ -189,32 +195,33 @@ def _run(
 
 
 def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: ArtifactStore) -> bool:
-    """Say what there is to do. Returns whether nothing is."""
+    """Print what the run has to do. Returns whether everything is done already."""
     endings = [journal.outcomes.ending(planned_job(planned, job)) for job in planned.jobs]
     failed = [ended.kind for ended in endings if isinstance(ended, Failed)]
     measured = sum(isinstance(ended, Complete) for ended in endings)
-    tell(
+    notify(
         f"{planned.sweep.name}: {len(planned.jobs)} jobs, {measured} done before, "
         + (f"{len(failed)} failed before ({another_try(failed)}), " if failed else "")
         + f"{len(planned.skipped)} skipped"
     )
     if planned.budget_reason:
-        tell(budget_text(planned))
+        notify(budget_text(planned))
     for line in sharing.lines():
-        tell(line)
+        notify(line)
     complete = len(failed) + measured == len(endings) and all(
         artifacts.look(job.build_key)
         for job, ended in zip(planned.jobs, endings, strict=True)
         if isinstance(ended, Complete)
     )
     for line in () if complete else outlook_here(planned):
-        tell(line)
+        notify(line)
     return complete
 
 
 def _still_to_do(pending: int, waiting: int, shared: int, late: Collection[str]) -> Iterator[str]:
-    """Messages about the jobs that are pending at the end. `waiting`: how many of them wait for devices. `shared`: how
-    many variants wait for units that can be compared. `late`: devices that went away while more was measured."""
+    """Yield messages about the jobs that are pending at the end. `waiting`: the number of jobs that wait for absent
+    devices. `shared`: the number of variants that no unit could be assigned to yet. `late`: the names of devices that
+    went away while extra rounds were measured."""
     if shared:
         yield f"{shared} variants have no unit yet: none of theirs has measured the common variant; run again"
     if waiting := min(waiting, pending):
@@ -227,7 +234,7 @@ def _still_to_do(pending: int, waiting: int, shared: int, late: Collection[str])
 
 @dataclass(frozen=True, slots=True)
 class _Drive:
-    """The drive of a plan's pending jobs."""
+    """Parts that a driver of a plan's pending jobs needs."""
 
     roots: Sequence[Path]
     workspace: Workspace
@@ -238,20 +245,20 @@ class _Drive:
     watch: Watch
 
     def shared(self, sharing: Sharing, away: dict[str, Away]) -> bool:
-        """Run a whole plan: work that units share is assigned once they have been compared. `away` and the result are
-        those of `run`."""
+        """Run a whole plan; variants that units share are assigned to units after the units have been compared. `away`
+        and the result: as of `run`."""
         interrupted = self.run(sharing.plan, away)
         while not interrupted and sharing.advance(wait=False):
             self.journal.save_plan(sharing.plan)
             for line in sharing.lines():
-                tell(line)
+                notify(line)
             interrupted = self.run(sharing.plan, away)
         return interrupted
 
     def run(self, planned: Plan, away: dict[str, Away], more: Mapping[str, int] | None = None) -> bool:
-        """Run the pending jobs of a plan. Returns whether the run was stopped before its end.
+        """Run the pending jobs of a plan. Returns whether an end was requested.
 
-        `away` is filled with the devices that went away, by their names.
+        Events of devices that went away are added to `away`, by device name. `more`: extra rounds by job key.
         """
         # The publisher and the model process start first: while one imports MLflow, the other imports torch.
         publisher = Publisher(self.workspace, planned.sweep.name)
@@ -259,7 +266,7 @@ class _Drive:
         spec, journal = planned.sweep, self.journal
         spreads = batch_spreads(planned, self.workspace)
         for line in () if more else race_lines(planned, spreads, programs_of(planned, journal.artifacts.latest)):
-            tell(line)
+            notify(line)
         pending = {job.model for job in planned.jobs if journal.outcomes.ending(planned_job(planned, job)) is None}
         with (
             publisher,
@@ -267,7 +274,7 @@ class _Drive:
             open_executor(self.executor, self.workspace, planned, self.lab) as executor,
             self.watch.asking(progress.note, self.live.stopping) as stop,
         ):
-            # Every model that cannot be used is told of before the first one is prepared, which may take long.
+            # All models that cannot be used are reported before the first model is prepared, which may take long.
             pending_models = [model for model in spec.models if model.name in pending]
             bad = unusable(pending_models, spec.data, self.roots, self.workspace, progress, self.live, stop)
 

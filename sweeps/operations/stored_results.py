@@ -1,5 +1,5 @@
-"""The results that a ranking command reads: those of the workspace's own journal, or of the copy of a tracking
-server."""
+"""The results that a ranking command reads: from the workspace's own journal, or from the local copy of a tracking
+server's results."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -12,9 +12,9 @@ from sweeps.errors import NoResultsError, StoreError, did_you_mean
 from sweeps.journal.journal import Journal
 from sweeps.journal.remaining_jobs import JOBS_UNKNOWN, waiting
 from sweeps.json_records import from_json
-from sweeps.launching.away_devices import gone_now
+from sweeps.launching.away_devices import away_now
 from sweeps.launching.sweep_commands import running_now, runs_now
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec import catalog, lab_names
 from sweeps.store.client import FIRST_STEP
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSweep:
-    """One sweep's results, open for a command that ranks them."""
+    """Results of one sweep, open for a command that ranks them."""
 
     name: str
     files: ResultFiles
@@ -45,7 +45,7 @@ class StoredSweep:
 
     @property
     def device_names(self) -> dict[str, str]:
-        """The names of the sweep's devices, as `names_of` gives them."""
+        """The names of the sweep's devices by device id, as `names_of` returns them."""
         return {} if self.plans is None else names_of(self.plans, self.name)
 
 
@@ -59,14 +59,15 @@ def open_results(workspace: Workspace, sweep: str | None) -> Iterator[StoredSwee
         if not has_store(workspace.tracking_uri):
             own = stack.enter_context(open_journal(workspace))  # `open_journal` says if there is none
         elif workspace.journal.exists():
-            # Another version may have written it, or it is damaged: a server's results are read without it.
+            # Without a named sweep, a journal of another version or a damaged one is ignored: a server's results are
+            # read without it.
             with nullcontext() if sweep is None else suppress(StoreError):
                 own = stack.enter_context(open_journal(workspace))
         if own is not None and (_is_complete(workspace) or _has(own, sweep)):
             yield StoredSweep(name=sweep_name(own, sweep), files=own_files(workspace), journal=own)
             return
         files = copied_files(workspace, each=_notice_of_reading())
-        tell(f"Results: {files.text}.")
+        notify(f"Results: {files.text}.")
         copy = stack.enter_context(Journal.open(files.journal, read_only=True))
         name = sweep or copy.sweeps.latest()
         published = copy.plans.current_ids()
@@ -96,42 +97,44 @@ def _has(journal: Journal, sweep: str | None) -> bool:
 
 
 def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
-    """All results of a sweep. Raises `StoreError` as `open_results`, `NoResultsError` if it has none."""
+    """Return all results of a sweep (`None`: the latest). Raises `StoreError` as `open_results`, `NoResultsError` if
+    the sweep has no results."""
     with of_latest(workspace, sweep), open_results(workspace, sweep) as stored:
         return replace(read_sweep(stored.journal, stored.name), names=stored.device_names)
 
 
 def still_open(workspace: Workspace, stored: StoredSweep) -> Iterator[str]:
-    """A line for the jobs that wait, and one for each device of the sweep that is away, as Fleet has it."""
+    """Yield lines of text about a run that goes on now, about the sweep's jobs that wait, and about each of its devices
+    that is away, as the page Fleet shows it."""
     if stored.plans is None:
         yield JOBS_UNKNOWN
         return
     yield from running_now(workspace)
     if not runs_now(workspace, stored.name):
         yield from waiting(stored.plans, stored.name)
-    away = gone_now(workspace)
+    away = away_now(workspace)
     for facts in stored.plans.plans.devices(stored.name) if away.devices else ():
         if facts.name in away.devices:
             yield f"{facts.name}: {away.text(facts.name)}"
 
 
 def names_of(journal: Journal, sweep: str) -> dict[str, str]:
-    """The names of the current plan's devices in the sweep file, by device id; devices that share a name keep the id,
-    as in a plan."""
+    """Return the names that the sweep file gives to the current plan's devices, by device id; devices that share a name
+    are left out, and go by their ids, as in a plan."""
     devices = journal.plans.devices(sweep)
     counts = Counter(facts.name for facts in devices)
     return {facts.device_id: facts.name for facts in devices if counts[facts.name] == 1}
 
 
-def meant(device: str | None, names: Mapping[str, str]) -> str | None:
-    """The device that `--device` names, for results: the id of the device that the sweep file calls so (`names_of`),
-    else the text itself, which is an id or a part of a device's name (`sweeps.results.devices_called`)."""
+def device_id_of(device: str | None, names: Mapping[str, str]) -> str | None:
+    """Resolve `--device` for results: return the id of the device with this name in the sweep file (`names_of`),
+    otherwise the text itself, which is an id or a part of a device's name (`sweeps.results.devices_called`)."""
     return next((device_id for device_id, name in names.items() if name == device), device)
 
 
 def connectable(workspace: Workspace, device: str) -> str:
-    """The device that `--device` names, to connect to: the name in the workspace's sweep files of the device with this
-    id or text for people, else the text itself."""
+    """Resolve `--device` for a connection: return the name in the workspace's sweep files of the device with this id or
+    display name, otherwise the text itself."""
     if catalog.device(device) is not None or lab_names.host_of(device) is not None or not workspace.journal.exists():
         return device
     with open_journal(workspace) as journal:
@@ -143,21 +146,22 @@ def connectable(workspace: Workspace, device: str) -> str:
 
 
 def _notice_of_reading() -> Callable[[int], None]:
-    """A function that says how far the reading is, where a server has many runs."""
+    """Return a callback that reports the progress of reading if a server has many runs. It takes the number of runs
+    just read."""
     count = 0
 
     def each(results: int) -> None:
         nonlocal count
         count += results
         if results >= 1_000:
-            tell(f"Copying results of MLflow: {count:,} read")
+            notify(f"Copying results of MLflow: {count:,} read")
 
     return each
 
 
 @contextmanager
 def of_latest(workspace: Workspace, sweep: str | None) -> Iterator[None]:
-    """If the latest sweep (`sweep` is `None`) has no results yet, say which others there are."""
+    """Name the workspace's other sweeps in the error if the latest sweep (`sweep` is `None`) has no results yet."""
     try:
         yield
     except NoResultsError as error:

@@ -1,4 +1,4 @@
-"""The sweeps of a workspace: listed, renamed, tagged, noted and deleted."""
+"""Operations on a workspace's sweeps: list, rename, tag, add a note, delete."""
 
 import json
 import re
@@ -17,9 +17,9 @@ from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.sweep_table import Labels
 from sweeps.launching.started_sweep import remove_kept, rename_kept
-from sweeps.launching.sweep_commands import here
+from sweeps.launching.sweep_commands import command_hints
 from sweeps.metrics import METRICS
-from sweeps.operations.notices import tell
+from sweeps.operations.notices import notify
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec.fields import Name
 from sweeps.store.beside import write_labels
@@ -32,7 +32,7 @@ from sweeps.workspace import Workspace
 
 _TAG = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST = 4_000
-"""The most characters of a note, and of all tags together: MLflow's tags have no more room on every server."""
+"""Most characters of a note, and of all tags together: some MLflow servers store no longer tags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class KeptSweep:
 
     name: str
     started: datetime
-    """The time of the last start."""
+    """Time of the last start."""
     jobs: int
-    """The number of jobs in the present plan."""
+    """Number of jobs in the current plan."""
     measured: int
     failed: int
     tags: Mapping[str, str]
@@ -56,14 +56,14 @@ class KeptSweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InMlflow:
-    """The runs that MLflow has under a sweep's name."""
+    """Runs that MLflow has under a sweep's name."""
 
     server: str
-    """The address of the server, without secrets; empty if it is the workspace's own database."""
+    """URL of the server, without secrets; empty if it is the workspace's own database."""
     runs: int
-    """The number of runs of this workspace."""
+    """Number of runs that this workspace wrote."""
     others: int
-    """The number of runs of others, which stay."""
+    """Number of runs that other workspaces wrote, which stay."""
 
     @property
     def text(self) -> str:
@@ -75,12 +75,12 @@ class InMlflow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """The data that a deletion takes away."""
+    """Data that a deletion removes."""
 
     sweep: str
     jobs: int
     builds: int
-    """The number of builds that no other sweep has."""
+    """Number of builds that no other sweep has."""
     bytes: int
     mlflow: InMlflow
     left: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class Deletion:
 
 
 def kept_sweeps(workspace: Workspace) -> list[KeptSweep]:
-    """The sweeps of the workspace's journal, the one that ran last first."""
+    """Return the sweeps of the workspace's journal, the last run first."""
     if not workspace.journal.exists():
         return []
     with open_journal(workspace) as journal:
@@ -108,7 +108,7 @@ def kept_sweeps(workspace: Workspace) -> list[KeptSweep]:
 
 
 def look_before_renaming(workspace: Workspace, sweep: str) -> InMlflow:
-    """The runs that MLflow has under the sweep's present name."""
+    """Return the runs that MLflow has under the sweep's current name."""
     with open_journal(workspace) as journal:
         name = sweep_name(journal, sweep)
         return _in_mlflow(workspace, [look_for(workspace, name)])
@@ -122,12 +122,13 @@ def rename(
     whole: Callable[[], AbstractContextManager[None]] = nullcontext,
     each: Callable[[int, int], object] = lambda *_: None,
 ) -> None:
-    """Rename a sweep in the journal; then MLflow gets its runs anew under the new name, and last loses those under the
-    old one. The journal remembers the old name until then: the next publication does the rest of what was cut off.
+    """Rename a sweep in the journal; then publish its runs to MLflow under the new name, and last delete the runs under
+    the old name. The journal keeps the old name until then, so that the next publication completes an interrupted
+    renaming.
 
-    `whole`: a context around the part that is not to be cut off. `each` is called with how many jobs are published, of
-    how many. Raises `WorkspaceError` while a sweep runs, `StoreError` if the new name is taken here or in MLflow, or
-    MLflow does not answer: then nothing has changed.
+    `whole`: a context manager around the part that must not be interrupted. `each(done, total)` is called with numbers
+    of published jobs. Raises `WorkspaceError` while a sweep runs, `StoreError` if the new name is in use here or in
+    MLflow, or if MLflow does not answer; after an error nothing has changed.
     """
     try:
         TypeAdapter(Name).validate_python(name)
@@ -147,12 +148,12 @@ def rename(
                 try:
                     rename_kept(workspace, before, name)
                 except OSError as error:
-                    tell(f"its sweep file that was started from the browser keeps the old name: {error}")
+                    notify(f"its sweep file that was started from the browser keeps the old name: {error}")
         _publish(workspace, name, each)
 
 
 def _publish(workspace: Workspace, name: str, each: Callable[[int, int], object]) -> None:
-    later = here(workspace).typed("edgesweep journal publish, or its next run, sends what is missing")
+    later = command_hints(workspace).typed("edgesweep journal publish, or its next run, sends what is missing")
     with open_journal(workspace, read_only=False) as journal:
         try:
             with Outbox.of(workspace, journal, name) as outbox:
@@ -165,16 +166,16 @@ def _publish(workspace: Workspace, name: str, each: Callable[[int, int], object]
 
                 outbox.publish(add_published)
         except StoreError as error:
-            tell(f"It has its new name here, but not in MLflow: {error.one_line}. {later}")
+            notify(f"It has its new name here, but not in MLflow: {error.one_line}. {later}")
         except KeyboardInterrupt:
-            tell(f"It has its new name here, but not in MLflow: {later}")
+            notify(f"It has its new name here, but not in MLflow: {later}")
             raise
 
 
 def label(
     workspace: Workspace, sweep: str, *, add: Mapping[str, str], remove: tuple[str, ...], note: str | None
 ) -> Labels:
-    """Add and remove tags; `note` replaces the former one unless it is `None`."""
+    """Add and remove tags of a sweep; `note` replaces the former note unless it is `None`. Returns the new labels."""
     for key, value in add.items():
         if not _TAG.fullmatch(key) or len(value) > _LONGEST or not value.isprintable():
             raise EdgeSweepError(
@@ -199,12 +200,12 @@ def label(
     try:
         write_labels(workspace, name, now)
     except StoreError as error:
-        tell(f"It is kept here; the next publication sends it to MLflow: {error.one_line}")
+        notify(f"It is kept here; the next publication sends it to MLflow: {error.one_line}")
     return now
 
 
 def look_before_deletion(workspace: Workspace, sweep: str) -> Deletion:
-    """The data that a deletion would take away. Raises `StoreError` if MLflow does not answer."""
+    """Return the data that a deletion would remove. Raises `StoreError` if MLflow does not answer."""
     with open_journal(workspace) as journal:
         name = sweep_name(journal, sweep)
         folders = [folder for folder in _folders(workspace, journal, name) if folder.is_dir()]
@@ -221,13 +222,13 @@ def look_before_deletion(workspace: Workspace, sweep: str) -> Deletion:
 
 
 def delete(workspace: Workspace, sweep: str) -> Deletion:
-    """Delete a sweep with its runs in MLflow, its builds, and what was measured for it alone.
+    """Delete a sweep with its runs in MLflow, and with the builds and measurements that no other sweep uses.
 
-    The journal's part is the last one, and one transaction: whatever ends this earlier, the sweep is still listed, and
-    can be deleted again. Raises `WorkspaceError` while a sweep runs, `StoreError` if MLflow does not answer.
+    The journal's rows are deleted last, in one transaction: after an earlier interruption the sweep is still listed,
+    and can be deleted again. Raises `WorkspaceError` while a sweep runs, `StoreError` if MLflow does not answer.
     """
     with open_journal(workspace) as journal:
-        sweep_name(journal, sweep)  # the name is checked before the lock, which would make the folder
+        sweep_name(journal, sweep)  # the name is checked before the lock, which would create the folder
     with workspace.lock():
         deletion = look_before_deletion(workspace, sweep)
         with open_journal(workspace, read_only=False) as journal:
@@ -251,7 +252,7 @@ def delete(workspace: Workspace, sweep: str) -> Deletion:
 
 
 def _folders(workspace: Workspace, journal: Journal, sweep: str) -> list[Path]:
-    """The folders of builds that no other sweep has: their files, and their profiles."""
+    """Return the folders of artifacts and profiles of builds that no other sweep has."""
     keys = sorted(journal.sweeps.builds_of_it_alone(sweep))
     return [workspace.artifact(key) for key in keys] + [workspace.profiles / key for key in keys]
 

@@ -1,4 +1,4 @@
-"""A sweep file, and the plan that is made from it."""
+"""The loading of a sweep file, and its plan for the present devices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.journal import Journal
 from sweeps.journal.noise_blocks import known_noise
-from sweeps.operations.device_noise import known
-from sweeps.operations.notices import tell
+from sweeps.operations.device_noise import read_per_device
+from sweeps.operations.notices import notify
 from sweeps.planning.budget import keep_budget
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import check_size
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 
 def load_sweep(sweep_file: Path, yes: bool) -> SweepSpec:
-    """The sweep of a file. Raises `SpecError`, also if the sweep has too many jobs and `yes` was not given."""
+    """Return the sweep of a file. Raises `SpecError`, also if the sweep has too many jobs and `yes` is false."""
     spec = load(sweep_file)
     check_size(spec, len(spec.devices), yes)
     return spec
 
 
 def roots_of(sweep_file: Path, models: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """The folders to search first for the user's own modules."""
+    """Return the folders that are searched first for the user's own modules."""
     return (sweep_file.resolve().parent, *(folder.resolve() for folder in models))
 
 
 def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab: "Lab | None" = None) -> Plan:
-    """The plan for the present devices. A sweep that was planned before keeps its budget, unless the file gives one.
-    There are more rounds where the noise of a device was measured and needs them, which is said. `lab`: phones are
-    those of its hosts.
+    """Return the sweep's plan for the present devices. A sweep that was planned before keeps its budget, unless the
+    file gives one. A device gets more rounds if its measured noise needs them, and a message says so. `lab`: the lab
+    whose hosts have the phones.
 
     Raises as `plan_sweep` does.
     """
@@ -51,22 +51,22 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
             if spec.name in {info.name for info in journal.sweeps.all()}:
                 before, last = journal.plans.devices(spec.name), journal.plans.protocol(spec.name)
                 spec, kept_reason = keep_budget(spec, last)
-    planned = plan_sweep(spec, workspace.root, roots, before, tell, lab.select if lab is not None else None)
+    planned = plan_sweep(spec, workspace.root, roots, before, notify, lab.select if lab is not None else None)
     planned = replace(planned, budget_reason=kept_reason or planned.budget_reason)
-    noise, errors = known(planned, workspace, known_noise)
+    noise, errors = read_per_device(planned, workspace, known_noise)
     for error in errors:
-        tell(error.one_line)  # the plan does not need that noise
+        notify(error.one_line)  # the plan does not need that noise
     own = planned.protocol
     rounds = rounds_by_device(spec.protocol, own, noise, _had(planned, last, before))
     names = {facts.device_id: facts.name for facts in planned.devices}
     for device_id, needed in rounds:
-        tell(f"{names[device_id]}: {needed} rounds, not {own.rounds}: edgesweep noise found that it needs more")
+        notify(f"{names[device_id]}: {needed} rounds, not {own.rounds}: edgesweep noise found that it needs more")
     return replace(planned, rounds_on=rounds)
 
 
 def _had(planned: Plan, last: Protocol | None, before: Sequence[DeviceFacts]) -> Mapping[str, int]:
-    """The rounds that devices needed by the sweep's last plan, by device id, for the devices that have not changed
-    since."""
+    """Return the rounds of the sweep's last plan by device id, for devices that needed more than the protocol's and
+    whose fingerprint has not changed since."""
     if last is None or last.preset != planned.protocol.preset:
         return {}
     now = {(facts.device_id, facts.fingerprint) for facts in planned.devices}

@@ -1,4 +1,4 @@
-"""The sweep of a command: the named one, otherwise the latest of the workspace."""
+"""The sweep that a command works on: the named one, otherwise the workspace's latest."""
 
 from sweeps.errors import StoreError, WorkspaceError, did_you_mean
 from sweeps.journal.journal import Journal
@@ -6,7 +6,7 @@ from sweeps.workspace import Workspace
 
 
 def open_journal(workspace: Workspace, *, read_only: bool = True) -> Journal:
-    """The open journal of a workspace. Raises `WorkspaceError` if no sweep was run yet, `StoreError` if the file cannot
+    """Open the journal of a workspace. Raises `WorkspaceError` if no sweep was run yet, `StoreError` if the file cannot
     be used."""
     if not workspace.journal.exists():
         raise WorkspaceError(f"no sweep was run in {workspace.root}", "run one: edgesweep run sweep.yaml")
@@ -14,7 +14,8 @@ def open_journal(workspace: Workspace, *, read_only: bool = True) -> Journal:
 
 
 def sweep_name(journal: Journal, sweep: str | None) -> str:
-    """The name of the sweep that a command means. Raises `StoreError` if there is no sweep, or none of that name."""
+    """Return the name of the sweep that a command works on: `sweep`, or the latest if it is `None`. Raises `StoreError`
+    if there is no sweep, or none of that name."""
     name = sweep or journal.sweeps.latest()
     known = [info.name for info in journal.sweeps.all()]
     if name is None or name not in known:

@@ -1,7 +1,7 @@
-"""Some build axes have a choice for a runtime, backend and precision, and others have none. An axis without a choice
-for a backend or precision gets its only value.
+"""The build axes that have a choice for a runtime, backend and precision. An axis without a choice there gets its only
+value.
 
-So two cells of a grid that give the same artifact are one variant, and a grid over backends needs no exceptions.
+So two combinations of a grid that give the same artifact are one variant, and a grid over backends needs no exceptions.
 """
 
 import itertools
@@ -17,22 +17,23 @@ from sweeps.variant import DEFAULT_GRANULARITY, RunAxes, Variant
 BUILD_AXES = tuple(axis.name for axis in fields(Variant) if axis.name in GridSpec.model_fields)
 RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
 _DECIDING = ("runtime", "backend", "precision", "quantization")
-"""The values of these axes decide which of the others have a choice. They are the first of `BUILD_AXES`."""
+"""Axes whose values decide which of the other axes have a choice. They are the first of `BUILD_AXES`."""
 
 _RELEASES = ("toolchain", "runner_toolchain")
 _ANY = {"auto", "all"}
-"""Words of sweep files that leave a value open."""
+"""Words in sweep files that leave an axis's value open."""
 
 _DEFAULTS: dict[str, Any] = {axis.name: axis.default for axis in fields(Variant)}
 _UNCALIBRATED = frozenset({"dynamic"})
 _ENGINE_OF_ABI = {"arm": "qnnpack", "x86": "x86"}
 _EXACT_INT8 = frozenset({"avx_vnni", "avx512_vnni", "amx_int8"})
-"""x86 instructions that add 8-bit products in 32 bits. Without them, oneDNN adds pairs of products in 16 bits
+"""x86 instruction sets that sum 8-bit products in 32 bits. Without them, oneDNN sums pairs of products in 16 bits
 (VPMADDUBSW): 255 * 127 * 2 saturates, 255 * 64 * 2 does not."""
 
 
 def free_axes(runtime: str, backend: str, precision: str, quantization: str) -> frozenset[str]:
-    """The build axes that have a choice for this runtime, backend, precision and (int8 only) quantization method."""
+    """Return the build axes that have a choice for this runtime, backend, precision and (int8 only) quantization
+    method."""
     entry = catalog.runtimes()[runtime]
     axes = entry.axes | {"runtime"}
     where = entry.backend(backend)
@@ -45,13 +46,14 @@ def free_axes(runtime: str, backend: str, precision: str, quantization: str) -> 
 
 
 def choices(grid: GridSpec) -> Iterator[tuple[tuple[Any, ...], ...]]:
-    """Parts of a grid, in its order: in each, the values of `BUILD_AXES` whose combinations are to be taken.
+    """Yield the parts of a grid, in its order. A part has the values of each of `BUILD_AXES`; all their combinations
+    are planned.
 
-    Of an axis without a choice it has only one value, so that what makes no difference is not multiplied out.
+    An axis without a choice has only one value in a part, so that equal variants are not generated several times.
     """
     for name, backend, precision in itertools.product(*(getattr(grid, axis) for axis in _DECIDING[:3])):
         entry = catalog.runtimes()[name]
-        # An axis that a runtime does not choose has only its first value.
+        # An axis on which a runtime has no choice keeps only its first value.
         if ("backend" not in entry.axes and backend != grid.backend[0]) or (
             "precision" not in entry.axes and precision != grid.precision[0]
         ):
@@ -68,8 +70,9 @@ def choices(grid: GridSpec) -> Iterator[tuple[tuple[Any, ...], ...]]:
 
 
 def without_choice(grid: GridSpec) -> dict[str, tuple[str, ...]]:
-    """The axes that a grid names in vain: by runtime, or runtime and backend, those without a choice there to which it
-    gives another value than the only one. Releases are left out: each means its own runtime."""
+    """Return the axes of a grid that have no effect: by runtime, or by runtime and backend, the axes without a choice
+    there to which the grid gives another value than the only one. Releases are left out, because each concerns only its
+    own runtime."""
     unused: dict[str, tuple[str, ...]] = {}
     for name in grid.runtime:
         entry = catalog.runtimes()[name]
@@ -91,7 +94,7 @@ def _ignored(grid: GridSpec, entry: RuntimeEntry, where: BackendEntry) -> frozen
     without = {
         axis for axis in named - chosen if {*getattr(grid, axis)} - _ANY - {getattr(build, axis) for build in builds}
     }
-    # Values of other runtimes that all come to one here.
+    # Values of other runtimes that are all synonyms of one value here.
     taken_for_one = {
         axis
         for axis in named & chosen & entry.values.keys()
@@ -107,14 +110,16 @@ def is_calibrated(variant: Variant) -> bool:
 
 
 def saturates_int8(abi: str, cpu_features: Collection[str]) -> bool:
-    """Tell whether oneDNN's sums of 8-bit products may saturate on this CPU: x86 without a known exact instruction."""
+    """Tell whether oneDNN's sums of 8-bit products may saturate on this CPU: an x86 CPU without an instruction set that
+    sums exactly."""
     return abi.startswith("x86") and _EXACT_INT8.isdisjoint(cpu_features)
 
 
 def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = ()) -> Variant:
-    """The variant with every axis without a choice set to its value, and every `auto` replaced for this device.
+    """Return the variant with its only value for every axis without a choice, and with every `auto` replaced for this
+    device.
 
-    An engine stays `auto` if none is known for the ABI. A backend that its runtime lacks is not changed either.
+    `qengine` stays `auto` if no engine is known for the ABI. A backend that its runtime lacks stays as it is.
     """
     runtime = catalog.runtimes()[variant.runtime]
     backend = variant.backend if "backend" in runtime.axes else runtime.backends[0].name
@@ -133,20 +138,20 @@ def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = 
 
 
 def saturates(variant: Variant) -> bool:
-    """Tell whether the variant would saturate on an x86 CPU without VNNI, with weights of 8 bits."""
+    """Tell whether the variant's sums would saturate on an x86 CPU without VNNI if its weights had the full 8 bits."""
     methods = catalog.backend_of(variant).saturating.get(variant.qengine, frozenset())
     return variant.precision == "int8" and variant.quantization in methods
 
 
 def has_exact_sums(variant: Variant) -> bool:
-    """Tell whether the device that runs the variant adds 8-bit products exactly, as another CPU may not: this
-    machine's."""
+    """Tell whether the variant needs a CPU that sums 8-bit products exactly, as its device does; this machine's CPU may
+    not."""
     return saturates(variant) and not variant.reduced_range
 
 
 def _values(grid: GridSpec, axis: str, runtime: str) -> tuple[Any, ...]:
-    """The values of a grid's axis for one runtime. Releases of other runtimes mean nothing for it: where a grid names
-    only such ones, it keeps its usual one."""
+    """Return the values of a grid's axis for one runtime. Releases of other runtimes are ignored: if a grid names only
+    such releases, the runtime keeps its default."""
     values: tuple[Any, ...] = getattr(grid, axis)
     if axis not in _RELEASES:
         synonyms = _synonyms(catalog.runtimes()[runtime], axis)

@@ -1,7 +1,8 @@
-"""The budget of a sweep whose file gives neither budget nor preset: a race among many variants, else full. Pure.
+"""The budget of a sweep whose file gives neither budget nor preset: a race if it has many variants, otherwise full.
+Pure.
 
-It is decided when the sweep is first planned, and kept: job keys depend on the preset, which follows from it. So the
-same sweep file may race as a new sweep, and have all its rounds where it was planned before.
+The budget is decided when the sweep is first planned, and kept: it decides the preset, on which job keys depend. So the
+same sweep file may race as a new sweep, and run all its rounds in a workspace where it was planned before.
 """
 
 from collections.abc import Mapping
@@ -12,15 +13,15 @@ from sweeps.spec.protocol import MinutesBudget
 from sweeps.spec.sweep import SweepSpec
 
 MANY = 8
-"""A sweep races if it has more variants than this of one model on one device. A race costs a few batches more than it
-saves among a handful, which is also read as a table."""
+"""A sweep races if it has more variants than this of one model on one device. With fewer, a race costs a few batches
+more than it saves, and people can read all results as a table."""
 
 
 _SHARED = "default: units that share the work do not race"
 
 
 def keep_budget(sweep: SweepSpec, before: Protocol) -> tuple[SweepSpec, str]:
-    """The sweep with the budget that it had in its last plan, and where the budget comes from, for people.
+    """Return the sweep with the budget of its last plan, and a text that says where the budget comes from.
 
     A sweep file that gives a budget or a preset is returned as it is.
     """
@@ -38,11 +39,11 @@ def keep_budget(sweep: SweepSpec, before: Protocol) -> tuple[SweepSpec, str]:
 
 
 def default_budget(sweep: SweepSpec, variants: Mapping[tuple[str, str], int]) -> tuple[SweepSpec, str]:
-    """The sweep with the budget of a new one, and where the budget comes from, for people.
+    """Return the sweep with the budget of a new sweep, and a text that says where the budget comes from.
 
-    `variants`: how many are timed, by model and device. Those that fail a constraint count: it is not known yet. One
-    model on one device with more than `MANY` is enough, because the preset is that of the whole sweep. A sweep file
-    that gives a budget or a preset is returned as it is.
+    `variants`: the number of timed variants by model and device id, including those that will fail a constraint, which
+    is not known yet. A sweep races if any model has more than `MANY` on any device, because the preset is the same for
+    the whole sweep. A sweep file that gives a budget or a preset is returned as it is.
     """
     if sweep.budget is not None:
         return sweep, ""
@@ -62,7 +63,7 @@ def _full(sweep: SweepSpec) -> SweepSpec:
 
 
 def _refused(sweep: SweepSpec) -> str:
-    """The reason why the protocol of this race is refused; empty if it is not."""
+    """Return the reason why the protocol of this sweep is refused; empty if it is not."""
     try:
         protocol_of(sweep)
     except SpecError as error:

@@ -17,7 +17,7 @@ from sweeps.variant import INSTALLED, RunAxes, Variant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelIdentity:
-    """The part of a build key that identifies a model; known before the model is loaded."""
+    """Part of a build key that identifies a model; known before the model is loaded."""
 
     source: str
     """`torchvision:mobilenet_v2`, or `module:function@<sha256 of its source files>`."""
@@ -26,31 +26,33 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identities:
-    """Everything outside the sweep file that keys depend on; the caller provides it."""
+    """Everything outside the sweep file on which keys depend; the caller provides it."""
 
     models: Mapping[str, ModelIdentity]
-    """The identity of each model, by its name in the sweep file."""
+    """Identity of each model, by its name in the sweep file."""
     calibration_id: str
     """sha256 of the calibration manifest."""
     evaluation_id: str
     versions: Mapping[str, str]
     """Versions of all libraries and of the builder: `torch`, `torchvision`, `builder`."""
     own_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Per runtime, its own part of `versions`, so that build keys do not depend on the sweep's other runtimes."""
+    """Part of `versions` that concerns each runtime, by its name, so that build keys do not depend on the sweep's other
+    runtimes."""
     runners: Mapping[str, str]
-    """Per runtime, the runner and its version, unless the device's facts name another runner."""
+    """Runner and its version by runtime, unless the device's facts name another runner."""
     references: Mapping[str, str] = field(default_factory=dict)
-    """`reference:<backend>@<version>` of each backend that a host can check without the accelerator."""
+    """Reference implementation of each backend that a host can check without the accelerator, as
+    `reference:<backend>@<version>`."""
     own_references: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Per runtime, its own part of `references`: a reference runs the files of one runtime."""
+    """Part of `references` that concerns each runtime, by its name: a reference runs the files of one runtime."""
 
     def reference(self, variant: Variant) -> str:
-        """The reference that stands in for the variant's backend; empty if nothing does."""
+        """Return the reference implementation that replaces the variant's backend; empty if there is none."""
         return self.own_references.get(variant.runtime, self.references).get(variant.backend, "")
 
 
 def build_key(model: ModelSpec, variant: Variant, identities: Identities) -> str:
-    """The key of a build: builds with equal keys are the same artifact."""
+    """Return the key of a build: builds with equal keys are the same artifact."""
     identity = identities.models[model.name]
     installed = identities.own_versions.get(variant.runtime, identities.versions)
     return canonical_key(
@@ -76,9 +78,9 @@ def job_key(
     *,
     replicate: int,
 ) -> str:
-    """The key of a job. `replicate` numbers identical jobs with different names, so that a variant listed twice is
-    measured twice. Names are not in the key, so that a renamed grid is not measured again. `reference` is in the keys
-    of the jobs that it checks, so that failed jobs are tried again with its next version."""
+    """Return the key of a job. `replicate` numbers identical jobs with different names, so that a variant listed twice
+    is measured twice. Names are not in the key, so that a renamed grid is not measured again. `reference` is in the key
+    of a job that it checks, so that failed jobs are tried again with the reference's next version."""
     return canonical_key(
         ({"reference": reference} if reference else {})
         | {
@@ -95,10 +97,11 @@ def job_key(
 
 
 def runner_of(facts: DeviceFacts, variant: Variant, identities: Identities) -> str:
-    """The runner of a device: the one that was pushed to it, otherwise the runtime's own.
+    """Return the runner of a device with its versions: the runner that was pushed to the device, otherwise the
+    runtime's own.
 
-    Of a device it tells which release of the library is there. That has no part in a job that another one runs, whose
-    release is in the build key.
+    The device's text also names the release of the runtime's library that is installed there. That part is removed if
+    the variant chooses another release, which is in the build key.
     """
     runner = dict(facts.runners).get(variant.runtime, identities.runners[variant.runtime])
     if variant.runner_toolchain == INSTALLED:

@@ -1,5 +1,5 @@
-"""A plan turns a sweep file into jobs and skipped combinations. Pure, deterministic; trains, downloads and builds
-nothing."""
+"""The plan of a sweep: jobs and skipped combinations, expanded from the sweep file. Pure and deterministic; nothing is
+trained, downloaded or built."""
 
 import itertools
 from collections import Counter
@@ -24,31 +24,31 @@ Supports = Callable[[Variant, DeviceFacts], Skip | None]
 
 
 _WORDS_FOR_0 = {"calibration_images": "all", "opset": "auto"}
-"""Words of sweep files in axes of numbers."""
+"""Words that sweep files may write for the value 0 of numeric axes."""
 
 _FEWEST_SHARED = 2
-"""Rounds: one block has no interval."""
+"""Fewest rounds of a sweep whose units share the work: one block gives no confidence interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The jobs of one sweep in a fixed order, and the skipped combinations."""
+    """Jobs of one sweep in a fixed order, and its skipped combinations."""
 
     sweep: SweepSpec
-    """The sweep with a budget, also where the sweep file gives none."""
+    """The sweep with a budget, even if the sweep file gives none."""
     devices: tuple[DeviceFacts, ...]
     identities: Identities
     jobs: tuple[Job, ...]
     skipped: tuple[Skipped, ...]
     sentinels: tuple[Job, ...] = ()
-    """The job of each timed device's sentinel, if the protocol uses the sentinel; not ranked."""
+    """Jobs of the timed devices' sentinels, if the protocol uses sentinels; they are not ranked."""
     budget_reason: str = ""
-    """The origin of the budget, for people; empty if the sweep file gives a budget or a preset."""
+    """Text that says where the budget comes from; empty if the sweep file gives a budget or a preset."""
     rounds_on: tuple[tuple[str, int], ...] = ()
-    """The rounds on devices, as `Protocol.rounds_on` has them."""
+    """Device ids with their numbers of rounds, as in `Protocol.rounds_on`."""
     pooled: tuple[tuple[str, str], ...] = ()
-    """The pooled jobs with `share: class`: the key of each job of a unit that is not the only one of its fingerprint,
-    and the key of its variant in the pool of these units, which is the same on each of them."""
+    """With `share: class`, the pooled jobs: pairs of job key and pool key, for each job on a unit that shares its
+    fingerprint with other units. The pool key identifies the variant, and is the same on all of these units."""
 
     @property
     def protocol(self) -> Protocol:
@@ -57,7 +57,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Combination:
-    """A cell of a grid. Equal cells are the same job, also if they come from two unnamed grids."""
+    """One combination of a grid's axes with a device and a model. Equal combinations are the same job, even if they
+    come from two unnamed grids."""
 
     facts: DeviceFacts
     model: str
@@ -65,7 +66,8 @@ class _Combination:
     variant: Variant
     run: RunAxes
     reference: str = ""
-    """The reference that stands in for the backend, so that nothing is timed; empty: the device itself runs it."""
+    """Reference implementation that replaces the backend, so that nothing is timed; empty if the device itself runs the
+    build."""
 
     @property
     def emulated(self) -> bool:
@@ -73,10 +75,11 @@ class _Combination:
 
 
 def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, identities: Identities) -> Plan:
-    """The plan of all combinations of all grids on all devices, in the order of devices, models, grids and axes.
+    """Return the plan of all combinations of all grids on all devices, in the order of devices, models, grids and axes.
 
-    `supports` is called with resolved variants. If the sweep has no budget, it gets the one of a new sweep. Raises
-    `SpecError` if the protocol contradicts itself, or has too few rounds for units that share the work.
+    `supports` is called with resolved variants, and returns why a device cannot run one. If the sweep has no budget, it
+    gets that of a new sweep. Raises `SpecError` if the protocol contradicts itself, or has too few rounds for units
+    that share the work.
     """
     units = tuple({facts.device_id: facts for facts in devices}.values())
     combinations = list(dict.fromkeys(_combinations(spec, units, identities)))
@@ -95,7 +98,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
         for combination, skip in zip(combinations, skips, strict=True)
         if skip is None and not combination.emulated
     )
-    # Before all keys, which contain the preset.
+    # The budget is decided before any key is computed, because keys contain the preset.
     spec, budget_reason = default_budget(
         spec, Counter((combination.model, combination.facts.device_id) for combination in timed)
     )
@@ -173,7 +176,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
 def _sentinels(
     jobs: Sequence[Job], devices: Sequence[DeviceFacts], protocol: Protocol, identities: Identities
 ) -> dict[str, Job]:
-    """The sentinel job of each device; empty if the protocol has no sentinel."""
+    """Return the sentinel's job of each timed device, by device id; empty if the protocol has no sentinel."""
     if not protocol.sentinel_every:
         return {}
     timed = {job.device_id for job in jobs if not job.emulated}
@@ -248,7 +251,7 @@ def _no_such_cores(combination: _Combination) -> Skip | None:
 
 
 def _device_words(devices: Sequence[DeviceFacts]) -> dict[str, str]:
-    """By id, what tells the device of a job in its name; empty if there is one only."""
+    """Return, by device id, the word that distinguishes the device in job names; empty if there is only one device."""
     # Two units may have the same name, but not the same id.
     called = Counter(facts.name for facts in devices)
     return {
@@ -258,7 +261,8 @@ def _device_words(devices: Sequence[DeviceFacts]) -> dict[str, str]:
 
 
 def _names(combinations: Sequence[_Combination], device_words: Mapping[str, str]) -> list[str]:
-    """A unique name for each combination. Run axes (of timed jobs) and devices are named only if they differ."""
+    """Return a unique name for each combination. Run axes (of timed jobs) and devices are part of the names only if
+    they differ between combinations."""
     runs = [combination.run for combination in combinations if not combination.emulated]
     several_threads = len({run.threads for run in runs}) > 1
     several_cpus = len({run.cpus for run in runs}) > 1

@@ -1,4 +1,4 @@
-"""A job with its protocol, evaluation data and device facts: all that is needed to decide its outcome."""
+"""A job with its protocol, evaluation set and device facts, by which its outcome is decided."""
 
 from dataclasses import dataclass
 
@@ -19,19 +19,20 @@ class PlannedUnder:
     """sha256 of the evaluation manifest; `None` if no accuracy is needed."""
     facts: DeviceFacts
     stale: bool = False
-    """The job is no longer in the sweep's current plan."""
+    """Whether the job is no longer in the sweep's current plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob(PlannedUnder):
-    """A job as `sweeps.journal.outcomes.Outcomes` needs it."""
+    """Job with its protocol, evaluation set and device facts, as `sweeps.journal.outcomes.Outcomes` needs it."""
 
     job: Job
 
     @property
     def executor(self) -> str:
-        """The executor of its accuracy: the device's fingerprint, or the reference that replaces the device. With the
-        runtime's own tool, if that is all that the device has: it answers for fewer images, or not at all."""
+        """The identity of what computes the job's accuracy: the device's fingerprint, or the reference that replaces
+        the device. If the device has only the runtime's own benchmark tool, that is added: it evaluates fewer images,
+        or none."""
         if self.job.reference:
             return self.job.reference
         words = dict(self.facts.runners).get(self.job.variant.runtime, "")
@@ -41,13 +42,13 @@ class PlannedJob(PlannedUnder):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSkip(PlannedUnder):
-    """A skipped combination."""
+    """Skipped combination with its protocol, evaluation set and device facts."""
 
     skipped: Skipped
 
 
 def planned_job(plan: Plan, job: Job) -> PlannedJob:
-    """`job` must be in the plan."""
+    """Return a job with the protocol and the device facts of its plan. `job` must be in the plan."""
     return PlannedJob(
         job=job,
         protocol=plan.protocol.on(job.device_id),

@@ -1,4 +1,4 @@
-"""Pools: identical units that share the variants of a model, and the plan of what each of them measures. Pure."""
+"""Pools: identical units that share the variants of a model, and the assignment of the variants to units. Pure."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -9,16 +9,17 @@ from sweeps.records import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Units with one fingerprint, and the variants of one model that they share."""
+    """Units of one fingerprint, and the variants of one model that they share."""
 
     units: tuple[str, ...]
     """Device ids, in the order of the plan."""
     variants: Mapping[str, Mapping[str, Job]]
-    """The jobs of each variant, by its key in the pool and by device id; both in the order of the plan."""
+    """Jobs by the variant's key in the pool and by device id, both in the order of the plan."""
 
     @property
     def common(self) -> tuple[str, ...]:
-        """Keys of the variants that every unit can time: one of them compares the units."""
+        """The keys of the variants that every unit can time: candidates for the anchor, by which the units are
+        compared."""
         return tuple(
             key
             for key, jobs in self.variants.items()
@@ -27,7 +28,7 @@ class Pool:
 
 
 def pools_of(plan: Plan) -> tuple[Pool, ...]:
-    """The pools of a plan. Units that have no variant in common are none: each measures its own."""
+    """Return the pools of a plan. Units without a common variant form no pool: each measures all its jobs."""
     pooled = dict(plan.pooled)
     fingerprints = {facts.device_id: facts.fingerprint for facts in plan.devices}
     by_place: dict[tuple[str, str], dict[str, dict[str, Job]]] = {}
@@ -47,11 +48,11 @@ def pools_of(plan: Plan) -> tuple[Pool, ...]:
 def assigned(
     pool: Pool, left: Collection[str], ready: Collection[str], busy_s: dict[str, float], seconds: Callable[[Job], float]
 ) -> dict[str, str]:
-    """A unit for each variant of `left`, by their keys in the pool: the longest first, to whoever is done with it
-    first.
+    """Assign each variant of `left` to a unit: return device ids by the variants' keys in the pool. The longest builds
+    are assigned first, each to the unit that would finish it first.
 
-    What is of one build stays on one unit, where it is evaluated once. `ready`: the units that may get something.
-    `busy_s`: what units have to do already, in seconds; this is added to it.
+    All variants of one build go to one unit, which evaluates the build once. `ready`: the units that may get variants.
+    `busy_s`: the seconds of work that each unit has already; the new work is added to it.
     """
     builds: dict[str, list[str]] = {}
     for key in pool.variants:
@@ -76,14 +77,14 @@ def assigned(
 
 
 def shared_plan(
-    plan: Plan, pools: Collection[Pool], links: Mapping[str, str], places: Mapping[str, str], apart: Collection[str]
+    plan: Plan, pools: Collection[Pool], links: Mapping[str, str], places: Mapping[str, str], removed: Collection[str]
 ) -> Plan:
-    """The plan with the jobs that units measure: of each pool the common variant on every unit, and the other variants
-    where they are assigned.
+    """Return the plan with only the jobs that units are to measure: the anchor of each pool on every unit, and each
+    other variant on its assigned unit.
 
-    `links`: by device id and model (see `place_of`), the key of the job of the common variant. `places`: the device id
-    of each variant, by its key in the pool. `apart`: keys of such jobs on units that are not in their pool any more;
-    these measure nothing.
+    `links`: the keys of the anchor's jobs, by unit and model (see `place_of`). `places`: the assigned device ids, by
+    the variants' keys in the pool. `removed`: the keys of the anchors' jobs on units that have left their pool; these
+    units measure nothing.
     """
     keys = {job.key: key for pool in pools for key, jobs in pool.variants.items() for job in jobs.values()}
     planned = []
@@ -92,11 +93,11 @@ def shared_plan(
             planned.append(job)
             continue
         link = links[place_of(job)]
-        if link not in apart and (job.key == link or places.get(keys[job.key]) == job.device_id):
+        if link not in removed and (job.key == link or places.get(keys[job.key]) == job.device_id):
             planned.append(replace(job, link=link))
     return replace(plan, jobs=tuple(planned))
 
 
 def place_of(job: Job) -> str:
-    """The place of a job: its unit and model."""
+    """Return the place of a job as a text: its unit's id and its model."""
     return f"{job.device_id} {job.model}"

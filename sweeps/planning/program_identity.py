@@ -1,4 +1,4 @@
-"""Jobs that run the same program have the same identity. Pure."""
+"""The identity of a job's program: equal for jobs that run the same operators in the same way. Pure."""
 
 from collections.abc import Callable, Hashable
 
@@ -8,8 +8,9 @@ from sweeps.records import Job
 
 
 def program_of(job: Job, manifest: Manifest | None) -> Hashable | None:
-    """The identity of a job's program, which decides how long the job takes, beside the device: equal for jobs of which
-    a race times one. `None` if that is not known: there is no build yet, or its program was not identified."""
+    """Return the identity of a job's program. On one device, jobs with equal identities take the same time, so a race
+    times only one of them. `None` if it is not known: the job has no build yet, or the build's program was not
+    identified."""
     if manifest is None or manifest.program_id is None:
         return None
     variant = job.variant
@@ -18,6 +19,7 @@ def program_of(job: Job, manifest: Manifest | None) -> Hashable | None:
 
 
 def programs_of(plan: Plan, manifest: Callable[[str], Manifest | None]) -> dict[str, Hashable]:
-    """The programs that are known, by job key. `manifest` finds that of a build, by its key."""
+    """Return the identities of programs that are known, by job key. `manifest` returns a build's manifest by build
+    key."""
     programs = {job.key: program_of(job, manifest(job.build_key)) for job in plan.jobs}
     return {key: program for key, program in programs.items() if program is not None}

@@ -22,17 +22,19 @@ MOST = 200_000
 """More jobs than this are never planned: at 5 s each they take eleven days, and the plan alone takes minutes."""
 
 PROCESS_START_S = 2.5
-"""A Python process that imports torch: 2.5 s measured on 2 shared cores (2026-11)."""
+"""Start of a Python process that imports torch: 2.5 s measured on 2 shared cores (2026-11)."""
 BUILD_S = 6.0
-"""Load, lower, save, and verify in a new process: about 6 s for MobileNetV2 on 2 cores, with the process start."""
+"""Build of a model (load, lower, save, verify in a new process): about 6 s for MobileNetV2 on 2 cores, including the
+start of the process."""
 INFERENCE_224_S = 0.010
-"""MobileNetV2 on 1x3x224x224 takes 3.5 to 25 ms by variant (facts of 2026-11); scaled by the size of the input."""
+"""One inference of an input of 1x3x224x224: MobileNetV2 takes 3.5 to 25 ms by variant (facts of 2026-11). Estimates
+scale it by the size of the input."""
 UNKNOWN_IMAGES = 1_000
-"""Assumed for a folder or data set without a limit in `images`: the plan does not list it."""
+"""Number of images assumed for a folder or data set without a limit in `images`, which the plan does not list."""
 
 
 def count(spec: SweepSpec) -> int:
-    """An upper bound of jobs and skipped combinations per device, without expanding the sweep."""
+    """Return an upper bound of the number of jobs and skipped combinations per device, without expanding the sweep."""
     return len(spec.models) * sum(_cells(grid) for grid in spec.grids)
 
 
@@ -40,7 +42,7 @@ def check_size(spec: SweepSpec, devices: int, yes: bool) -> None:
     """Refuse a sweep of more than `TOO_MANY` jobs before anything is expanded, unless the user said `--yes`, and one
     of more than `MOST` in any case.
 
-    Raises `SpecError` with the figure.
+    Raises `SpecError` with the number of jobs.
     """
     jobs = count(spec) * devices
     limit = MOST if yes else TOO_MANY
@@ -55,13 +57,13 @@ def check_size(spec: SweepSpec, devices: int, yes: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A rough estimate of what is left of a plan."""
+    """Rough estimate of the time that is left of a plan, in seconds."""
 
     builds_s: float
     devices_s: Mapping[str, float]
-    """The time of a device's blocks and accuracy passes, by device id."""
+    """Time of each device's blocks and accuracy passes, by device id."""
     seconds: float
-    """The time until all is done, as a run is scheduled."""
+    """Time until all work is done, with builds and devices in the order of a run."""
 
 
 def estimate(
@@ -71,11 +73,11 @@ def estimate(
     builds_done: Collection[str],
     tried: Collection[tuple[str, str]] = (),
 ) -> Estimate:
-    """A rough estimate of the remaining time.
+    """Return a rough estimate of a plan's remaining time, in seconds.
 
-    `done` has job keys, `builds_done` build keys, `tried` the builds that were evaluated on a device (build key, device
-    id) beside those of `done`. Training, downloads and waiting for a cool device are not included,
-    because the plan does not know them.
+    `done`: keys of finished jobs. `builds_done`: keys of finished builds. `tried`: builds that were evaluated on a
+    device (build key, device id), in addition to those of `done`. Training, downloads and waits for a cool device are
+    not included, because the plan does not know them.
     """
     pending = [job for job in plan.jobs if job.key not in done]
     evaluated = {*tried, *((job.build_key, job.device_id) for job in plan.jobs if job.key in done)}
@@ -96,9 +98,9 @@ def estimate(
 def _until_the_end(
     plan: Plan, on_device: Mapping[str, float], builds: Mapping[str, set[str]], builds_s: float
 ) -> float:
-    """The time until the last job ends, if one build follows the other, those of the device with the most work first. A
-    device measures once its own are there, or all of them where it is a part of this computer; and this computer itself
-    after all others."""
+    """Return the time in seconds until the last job ends. Builds are made one at a time, first those of the device with
+    the most work. A device measures when its builds are done; a device that is a part of this computer waits for all
+    builds; this computer itself measures last, after all others."""
     last = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
     late = {facts.device_id for facts in plan.devices if catalog.is_here(facts)}
     end_s = builds_s + max((on_device[device_id] for device_id in late - last), default=0.0)
@@ -110,7 +112,7 @@ def _until_the_end(
 
 
 def block_seconds(plan: Plan, protocol: Protocol, job: Job) -> float:
-    """A rough estimate of one block in a process of its own."""
+    """Return a rough estimate of the seconds of one block in a separate process."""
     return _block_seconds(plan.sweep, protocol, job.model)
 
 
@@ -123,12 +125,13 @@ def _block_seconds(spec: SweepSpec, protocol: Protocol, model: str) -> float:
 
 
 def evaluation_seconds(plan: Plan, job: Job) -> float:
-    """A rough estimate of one accuracy pass."""
+    """Return a rough estimate of the seconds of one accuracy pass."""
     return _evaluation_seconds(plan.sweep, job.model)
 
 
 def seconds_anew(spec: SweepSpec, rows: Sequence[ResultRow]) -> float:
-    """A rough estimate of jobs of one device that have no figures: their builds, blocks and accuracy passes."""
+    """Return a rough estimate of the seconds of the builds, blocks and accuracy passes of these jobs of one device, if
+    none of them is done yet."""
     protocol = resolve(spec.protocol, spec.budget or "full")
     in_file = {model.name for model in spec.models}
     rows = [row for row in rows if row.model in in_file]  # a table of results may be of an earlier file
@@ -147,8 +150,8 @@ def _inference_seconds(spec: SweepSpec, name: str) -> float:
 
 
 def _cells(grid: GridSpec) -> int:
-    """An upper bound of one grid's combinations: an axis counts only where runtime, backend and precision allow a
-    choice."""
+    """Return an upper bound of the number of one grid's combinations: an axis counts only for runtimes, backends and
+    precisions that allow a choice."""
     runs = math.prod(len(getattr(grid, axis)) for axis in RUN_AXES)
     return runs * sum(math.prod(map(len, part)) for part in choices(grid))
 

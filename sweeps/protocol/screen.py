@@ -90,10 +90,12 @@ class Screen:
         """The number of batches so far."""
         return self._race.rounds
 
-    def add_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> tuple[Elimination, ...]:
+    def add_batch(
+        self, *processes: Mapping[str, float | None], excluded: Collection[str] = ()
+    ) -> tuple[Elimination, ...]:
         """Add the block medians of one batch, one mapping per process, and return the eliminations. See
         `ScreenedRace.add_batch`."""
-        for key in apart:
+        for key in excluded:
             if key in self.contending:
                 self.finals_follow()
                 self._race.withdraw(key)

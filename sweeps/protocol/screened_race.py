@@ -109,20 +109,22 @@ class ScreenedRace:
             return self._finals.why
         return self._screens[0].why if self.ended_in_batches else ""
 
-    def add_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> tuple[Elimination, ...]:
+    def add_batch(
+        self, *processes: Mapping[str, float | None], excluded: Collection[str] = ()
+    ) -> tuple[Elimination, ...]:
         """Add one batch, which is of one group, and return the eliminations. Candidates that are not in a screen are
         ignored.
 
         Each mapping has the medians (ms) of one process, by key; `None`: the batch held the candidate, but its block
-        does not count. `apart`: candidates that cannot be measured in batches, as this batch showed. They go to the
+        does not count. `excluded`: candidates that cannot be measured in batches, as this batch showed. They go to the
         finals, so there will be finals.
         """
         eliminations: tuple[Elimination, ...] = ()
-        keys = {key for medians_ms in processes for key in medians_ms} | set(apart)
+        keys = {key for medians_ms in processes for key in medians_ms} | set(excluded)
         for screen in self._screens:
             if screen.active and keys & set(screen.contending):
-                self._batches_decide = self._batches_decide and not set(apart) & set(screen.contending)
-                eliminations = screen.add_batch(*processes, apart=apart)
+                self._batches_decide = self._batches_decide and not set(excluded) & set(screen.contending)
+                eliminations = screen.add_batch(*processes, excluded=excluded)
                 if screen.fruitless:  # The device caused this: nothing is known of any candidate.
                     self._batches_decide = False
                     screen.finals_follow()

@@ -121,12 +121,12 @@ class Contest:
             self._medians[key].append(value)
         return self._ended(self._ended_by_race(medians) if self._race else self._ended_by_stability())
 
-    def count_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> list[Settled]:
+    def count_batch(self, *processes: Mapping[str, float | None], excluded: Collection[str] = ()) -> list[Settled]:
         """Add the block medians of one batch, as in `ScreenedRace.add_batch`. Return the jobs that end now."""
         if self._screened is None:
             return []
         left = [{key: value for key, value in medians.items() if key in self._left} for medians in processes]
-        eliminations = self._screened.add_batch(*left, apart=[key for key in apart if key in self._left])
+        eliminations = self._screened.add_batch(*left, excluded=[key for key in excluded if key in self._left])
         put_aside = [key for key in self._screened.unusable if key in self._left]
         ended = [
             *map(self._settled, eliminations),
@@ -135,7 +135,7 @@ class Contest:
         ended += self._ended_by_decision()
         return self._ended(_of_batches(ended, self._screened))
 
-    def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> list[Settled]:
+    def take_batch(self, *processes: Mapping[str, BatchItem], excluded: Collection[str] = ()) -> list[Settled]:
         """Add one batch as `count_batch` does, from the measured batch items of each process, by job key."""
         medians = [
             {
@@ -144,7 +144,7 @@ class Contest:
             }
             for items in processes
         ]
-        return self.count_batch(*medians, apart=apart)
+        return self.count_batch(*medians, excluded=excluded)
 
     @property
     def _batches(self) -> int:

@@ -62,7 +62,7 @@ class Peer:
     variance."""
     device: Spread
     """The spread between sessions of the device, as of `sweeps.ranking.session_ratio.session_spread`."""
-    seen: Spread
+    shared: Spread
     """The spread of the set's shared part between these sessions."""
     alone: Spread
     """The spread of this build against the others between sessions, including the noise of its processes."""
@@ -98,7 +98,7 @@ class Peer:
             self,
             sessions=sessions,
             device=replace(self.device, degrees=self.device.degrees + added),
-            seen=replace(self.seen, degrees=self.seen.degrees + added),
+            shared=replace(self.shared, degrees=self.shared.degrees + added),
             alone=replace(self.alone, degrees=self.alone.degrees * more),
             place=replace(self.place, degrees=self.place.degrees * more),
             inside=replace(self.inside, degrees=self.inside.degrees * more),
@@ -119,7 +119,7 @@ class Peer:
 
     def _shared_half(self, confidence: float, place: Spread = _NOTHING) -> float:
         parts = [self._of_mean(place)]
-        return max(students_half([self._of_mean(spread), *parts], confidence) for spread in (self.device, self.seen))
+        return max(students_half([self._of_mean(spread), *parts], confidence) for spread in (self.device, self.shared))
 
 
 def peers(pairs: Sequence[tuple[Result, Result]], device: Spread) -> list[Peer | None]:
@@ -176,7 +176,7 @@ def _members(pairs: Sequence[tuple[Result, Result]], device: Spread, *, in_one_r
             sessions=counts,
             in_one_run=in_one_run,
             device=device,
-            seen=shared,
+            shared=shared,
             alone=alone[number],
             inside=inside[number],
             place=place,

@@ -26,7 +26,7 @@ from sweeps.ranking.eligibility import VERDICTS, Judgement, direction, evidence,
 from sweeps.ranking.front import front_of, signed
 from sweeps.ranking.interval_scope import IntervalOf, interval_of, watched_seconds
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
-from sweeps.ranking.provisional import Told, provisional, without_figures
+from sweeps.ranking.provisional import NextStepHints, provisional, without_figures
 from sweeps.ranking.resolution import resolution
 from sweeps.ranking.same_conditions import conditions_of
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling, latency_ratio, made_of
@@ -53,7 +53,7 @@ def rank_place(
     imported: tuple[Imported, ...],
     spent: Sequence[ResultRow],
     failed: Sequence[ResultRow],
-    hints: Told,
+    hints: NextStepHints,
 ) -> DeviceRanking:
     """Return the ranking of `group`, rows with the same conditions. `sample`: any row of `group`, or a failed row if
     `group` is empty. `not_ranked`: the results without figures; `failed`: the rows among these that failed. `spent`:

@@ -79,7 +79,7 @@ class Provisional:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class NextStepHints:
     """The facts for a next step that come from the sweep file, and not from rows."""
 
     most_images: int | None = None
@@ -88,7 +88,7 @@ class Told:
     """Returns roughly how many seconds it takes to build and measure jobs that have no figures yet."""
 
 
-NOTHING_TOLD = Told()
+NO_HINTS = NextStepHints()
 
 
 def provisional(
@@ -96,7 +96,7 @@ def provisional(
     judgements: Mapping[str, Judgement],
     eliminated: Mapping[str, str],
     objective: ObjectiveSpec,
-    told: Told = NOTHING_TOLD,
+    hints: NextStepHints = NO_HINTS,
 ) -> Provisional | None:
     """Return the provisional choice; `None` without rows. `rows`: with the same conditions, none of which may win; best
     first. `eliminated`: the reasons by job key, or empty.
@@ -119,12 +119,14 @@ def provisional(
                 name=best.name,
                 job_key=best.job_key,
                 why=(judgement.why or eliminated[best.job_key]) + (lacked and f"; it was not ready: {lacked}"),
-                settle=_settle(best, judgement, rows, objective, told.most_images),
+                settle=_settle(best, judgement, rows, objective, hints.most_images),
             )
     return _none_possible(rows, judgements)
 
 
-def without_figures(failed: Sequence[ResultRow], checked: Sequence[ResultRow], why: str, hints: Told) -> Provisional:
+def without_figures(
+    failed: Sequence[ResultRow], checked: Sequence[ResultRow], why: str, hints: NextStepHints
+) -> Provisional:
     """Return the next step if no build of a place may be ranked. `failed`, `checked`: the rows that failed, and the
     rows that were only checked."""
     settle = Settle(command=RUN, note="vary more axes under grids: every combination was skipped")

@@ -14,7 +14,7 @@ from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.eligibility import direction, objective_text
 from sweeps.ranking.nnapi_gain import backend_figure
 from sweeps.ranking.place import rank_place
-from sweeps.ranking.provisional import NOTHING_TOLD, Told
+from sweeps.ranking.provisional import NO_HINTS, NextStepHints
 from sweeps.ranking.same_conditions import alike
 from sweeps.ranking.shared_work import as_of_one_unit
 from sweeps.ranking.ties import LATENCY
@@ -32,11 +32,11 @@ def rank(
     sweep: str,
     device: str | None = None,
     imported: Sequence[Imported] = (),
-    told: Told = NOTHING_TOLD,
+    hints: NextStepHints = NO_HINTS,
 ) -> Ranking:
     """Return the ranking as `rank_rows` does, from a data frame with one row per job; rows that are `stale` do not
     count."""
-    return rank_rows(read_rows(frame, sweep), objective, sweep, device, imported, told)
+    return rank_rows(read_rows(frame, sweep), objective, sweep, device, imported, hints)
 
 
 def rank_rows(
@@ -45,14 +45,14 @@ def rank_rows(
     sweep: str,
     device: str | None = None,
     imported: Sequence[Imported] = (),
-    told: Told = NOTHING_TOLD,
+    hints: NextStepHints = NO_HINTS,
 ) -> Ranking:
     """Return the ranking of the jobs of `sweep`, or of some of its places: an entry depends only on the rows of its
     place.
 
     `rows` are not stale, in order of their names. `device` is a device's id or (part of) its text for people.
-    `imported` figures are attached to their device and model, and not ranked. `told`: the facts from the sweep file
-    (`sweeps.journal.next_step_hints.told_by`). Raises `EdgeSweepError` if no device matches `device`.
+    `imported` figures are attached to their device and model, and not ranked. `hints`: the facts from the sweep file
+    (`sweeps.journal.next_step_hints.hints_of`). Raises `EdgeSweepError` if no device matches `device`.
     """
     rows = as_of_one_unit(rows)
     places = {row.place for row in rows}
@@ -80,7 +80,7 @@ def rank_rows(
             spent = [row for row in group if row.job_key not in counted]
             counted |= {row.job_key for row in group}
             sample = group[0] if group else of_place[0]
-            entries.append(rank_place(sample, group, tuple(not_ranked), objective, attached, spent, failed, told))
+            entries.append(rank_place(sample, group, tuple(not_ranked), objective, attached, spent, failed, hints))
     classes: tuple[ClassRanking, ...] = ()
     if direction(objective)[0] == LATENCY:
         candidates = {

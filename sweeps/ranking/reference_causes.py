@@ -22,7 +22,7 @@ class Answers:
     """The answers of the original on labelled images."""
 
     labels: Sequence[int]
-    given: Sequence[int]
+    predicted: Sequence[int]
     """The class with the largest output, for each image."""
     outputs: int
     classes: Sequence[str] = ()

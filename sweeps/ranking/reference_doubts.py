@@ -76,7 +76,7 @@ class Doubt:
 def figure(answers: Answers) -> Figure:
     """Return the figure from the answers on at least one image."""
     images = len(answers.labels)
-    right = sum(label == answer for label, answer in zip(answers.labels, answers.given, strict=True))
+    right = sum(label == answer for label, answer in zip(answers.labels, answers.predicted, strict=True))
     counts = Counter(answers.labels)
     label = min(counts, key=lambda label: (-counts[label], label))
     low, high = share_interval(right, images)
@@ -147,9 +147,9 @@ def _at_chance(
 
 def _one_answer(answers: Answers, levels: Levels | None, inputs: Inputs | None) -> Iterator[Doubt]:
     images = len(answers.labels)
-    answer, times = Counter(answers.given).most_common(1)[0]
+    answer, times = Counter(answers.predicted).most_common(1)[0]
     labelled = sum(label == answer for label in answers.labels)
-    pairs = list(zip(answers.labels, answers.given, strict=True))
+    pairs = list(zip(answers.labels, answers.predicted, strict=True))
     wrongly = sum(label != answer == answered for label, answered in pairs)
     missed = sum(label == answer != answered for label, answered in pairs)
     if side(wrongly, missed, images, FAR_BEYOND_POINTS) != "above":
@@ -168,7 +168,9 @@ def _order_doubt(answers: Answers, order: Mapping[int, int]) -> Iterator[Doubt]:
     if not order:
         return
     moves = [f"{answers.name(label)} is answered as {answers.name(answer)}" for label, answer in sorted(order.items())]
-    right = sum(order.get(label, label) == answer for label, answer in zip(answers.labels, answers.given, strict=True))
+    right = sum(
+        order.get(label, label) == answer for label, answer in zip(answers.labels, answers.predicted, strict=True)
+    )
     percent = 100 * right / len(answers.labels)
     yield Doubt(
         code="reference_other_order",
@@ -197,7 +199,7 @@ def _other_classes(answers: Answers, levels: Levels | None, *, at_chance: bool) 
 def _contradicted(answers: Answers) -> bool:
     """Tell whether images of some label are shown to be answered as another class more often than as that label's
     class."""
-    cells = Counter(zip(answers.labels, answers.given, strict=True))
+    cells = Counter(zip(answers.labels, answers.predicted, strict=True))
     level = ERROR / answers.folders
     return any(
         binomial_tail(count, count + cells[label, label], 0.5) <= level
@@ -213,7 +215,7 @@ def _split(answers: Answers, levels: Levels | None, *, at_chance: bool) -> Itera
         return
     suspected = [label for label, name in enumerate(answers.classes) if not levels.splits or name in levels.splits]
     counts = Counter(answers.labels)
-    right = Counter(label for label, answer in zip(answers.labels, answers.given, strict=True) if label == answer)
+    right = Counter(label for label, answer in zip(answers.labels, answers.predicted, strict=True) if label == answer)
     if not at_chance and all(2 * right[label] > counts[label] for label in suspected if counts[label]):
         return
     yield Doubt(
@@ -232,7 +234,7 @@ def _other_order(answers: Answers) -> dict[int, int]:
     is at least as likely an answer as the map's: a sign test over the images of all labels that the map moves, at 5 %
     over all maps of that many labels.
     """
-    cells = Counter(zip(answers.labels, answers.given, strict=True))
+    cells = Counter(zip(answers.labels, answers.predicted, strict=True))
     mapped: dict[int, int] = {}
     used: set[int] = set()
     for (label, answer), _ in sorted(cells.items(), key=lambda cell: (-cell[1], cell[0][0] != cell[0][1], cell[0])):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
-from sweeps.command_hints import ANYWHERE, Here
+from sweeps.command_hints import ANYWHERE, CommandHints
 from sweeps.ranking.amounts import in_words
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.report.terminal_tables import NO_NAMES, Lines, cells, new_table, open_console
@@ -20,11 +20,11 @@ def print_overview(
     verdicts: Sequence[PlaceVerdict],
     notes: Iterable[str] = (),
     *,
-    here: Here = ANYWHERE,
+    hints: CommandHints = ANYWHERE,
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
-    """Print the overview. `notes`, `here` and `names` are as in `print_ranking`."""
-    out = Lines(open_console(), here, names)
+    """Print the overview. `notes`, `hints` and `names` are as in `print_ranking`."""
+    out = Lines(open_console(), hints, names)
     out.line(f"\n{sweep}: what to ship on which device", "bold")
     table = new_table("", "device", "model", "ship", ">figure", "state")
     for verdict in verdicts:

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from rich.table import Table
 
 from sweeps.report.terminal_tables import cells, new_table
-from sweeps.stored_profiles import KeptOperator
+from sweeps.stored_profiles import StoredOperator
 
 
-def operators_table(operators: Iterable[KeptOperator]) -> Table:
+def operators_table(operators: Iterable[StoredOperator]) -> Table:
     """Return a table of the operators in the given order, with figures per iteration; the time of an operator excludes
     the operators that it calls."""
     table = new_table("", "operator", "where", ">calls", ">µs", ">%")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
-from sweeps.command_hints import ANYWHERE, Here
+from sweeps.command_hints import ANYWHERE, CommandHints
 from sweeps.imported import NOTE, Imported
 from sweeps.label_kinds import TRUST
 from sweeps.metrics import METRICS
@@ -59,12 +59,12 @@ def print_ranking(
     notes: Iterable[str] = (),
     *,
     verbose: bool = False,
-    here: Here = ANYWHERE,
+    hints: CommandHints = ANYWHERE,
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
     """Print the ranking. `notes`: lines after the tables of devices. `verbose`: list all variants for each reason, and
-    print long reasons unshortened. `here`: completes commands in advice. `names`: as in `Lines`."""
-    out = Lines(open_console(), here, names)
+    print long reasons unshortened. `hints`: completes commands in advice. `names`: as in `Lines`."""
+    out = Lines(open_console(), hints, names)
     for device in ranking.devices:
         _print_device(out, ranking, device, verbose)
     for note in notes:
@@ -74,7 +74,7 @@ def print_ranking(
     if ranking.backends is not None:
         print_backends(out, ranking.backends)
     if ranking.imported:
-        _print_imported(out, f"{NOTE}; there is no ranking of these devices", ranking.imported, apart=True)
+        _print_imported(out, f"{NOTE}; there is no ranking of these devices", ranking.imported, separate=True)
 
 
 def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: bool) -> None:
@@ -120,8 +120,8 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
         remedies = any(row.next_step for row in device.not_ranked)
         table = new_table("Not ranked", "variant", "outcome", "reason", *(("what to do",) if remedies else ()))
         for row in device.not_ranked:
-            reason = row.reason if verbose else shortened(row.reason, out.here.typed(whole))
-            texts = [reason, out.here.typed(row.next_step)] if remedies else [reason]
+            reason = row.reason if verbose else shortened(row.reason, out.hints.typed(whole))
+            texts = [reason, out.hints.typed(row.next_step)] if remedies else [reason]
             table.add_row(*cells(_short(row.name_here, device), row.outcome, *texts))
         out.console.print(table)
     if device.imported:
@@ -140,11 +140,11 @@ def _print_provisional(out: Lines, device: DeviceRanking) -> None:
     out.line(f"  {'To settle it' if choice.name else 'To go on'}: {choice.settle.timed_text}")
 
 
-def _print_imported(out: Lines, title: str, figures: Sequence[Imported], *, apart: bool = False) -> None:
-    """Print imported figures. `apart`: there is no heading with model and device, so each line contains them."""
-    table = new_table(title, *(("device", "model") if apart else ()), "variant", ">mean ms", ">n", ">p50 ms", "from")
+def _print_imported(out: Lines, title: str, figures: Sequence[Imported], *, separate: bool = False) -> None:
+    """Print imported figures. `separate`: there is no heading with model and device, so each line contains them."""
+    table = new_table(title, *(("device", "model") if separate else ()), "variant", ">mean ms", ">n", ">p50 ms", "from")
     for figure in figures:
-        place = (figure.device, figure.model) if apart else ()
+        place = (figure.device, figure.model) if separate else ()
         median = "–" if figure.p50_ms is None else f"{figure.p50_ms:.3f}"
         table.add_row(
             *cells(*place, figure.variant, f"{figure.mean_ms:.3f}", figure.iterations or "–", median, figure.source)

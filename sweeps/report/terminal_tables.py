@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.command_hints import Here
+from sweeps.command_hints import CommandHints
 from sweeps.text import plain
 
 ONLY_CHECKED = "only checked"
@@ -32,7 +32,7 @@ class Lines:
     """Lines of text on a console."""
 
     console: Console
-    here: Here
+    hints: CommandHints
     """The context that completes commands in advice."""
     names: Mapping[str, str]
     """The name of each device in the sweep file, by its id: `edgesweep plan` and the progress of a run use the same
@@ -45,7 +45,7 @@ class Lines:
 
     def line(self, text: str, style: str = "") -> None:
         """Print a line. Control characters of text from outside are removed, so it cannot move the cursor."""
-        self.console.print(Text(plain(self.here.typed(text)), style=style))
+        self.console.print(Text(plain(self.hints.typed(text)), style=style))
 
 
 def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:

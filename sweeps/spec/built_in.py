@@ -1,4 +1,5 @@
-"""The runtimes and transports of this project, as pure data; `sweeps.spec.catalog` answers for them and for others'."""
+"""The runtimes and transports of this project, as pure data. `sweeps.spec.catalog` has them together with those of
+other packages."""
 
 from sweeps.metrics import Metric
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry
@@ -11,7 +12,8 @@ _LIBRARY = Metric(
     todo="smaller: vary grids: runtime",
     also=("library", "library (mb)"),
 )
-"""The size of what an app needs beside the model: of a program that has its libraries inside, the program's."""
+"""Size of the runtime that an app needs besides the model's file; for a statically linked program, the size of the
+program."""
 
 TORCHSCRIPT = RuntimeEntry(
     name="torchscript",
@@ -24,7 +26,8 @@ TORCHSCRIPT = RuntimeEntry(
             title="the CPU",
             axes=frozenset({"capture", "format", "fuse", "optimize"}),
             int8_axes=frozenset({"quantization", "qengine", "granularity", "calibration_images", "interface"}),
-            # torch's dynamic linear layers reduce the range of activations themselves, on every CPU.
+            # Dynamic quantization is not listed: torch's dynamic linear layers reduce the range of activations
+            # themselves, on every CPU.
             saturating={"onednn": frozenset({"static_fx", "static_eager", "qat"})},
             support_columns={"fp32": "capture", "int8": "capture"},
             support_parts=True,
@@ -35,9 +38,10 @@ TORCHSCRIPT = RuntimeEntry(
             axes=frozenset({"format", "preference", "flexible_batch"}),
             float_axes=frozenset({"relaxed_fp16"}),
             int8_axes=frozenset({"quantization", "granularity", "calibration_images", "interface"}),
-            # A traced core that NNAPI runs, in a scripted whole. Its converter takes fused models only.
+            # The captured module is a traced core, which NNAPI runs, inside a scripted whole. The NNAPI converter
+            # accepts only fused models.
             fixed={"capture": "mixed", "fuse": True, "optimize": False},
-            # The engine's numbers are those that phones' accelerators are made for.
+            # qnnpack's number format is the one that phones' accelerators expect.
             int8_fixed={"qengine": "qnnpack"},
             unsaid=frozenset({"capture", "fuse", "optimize"}),
             lists_accelerators=True,
@@ -49,11 +53,11 @@ TORCHSCRIPT = RuntimeEntry(
             title="Metal",
             axes=frozenset({"capture"}),
             int8_axes=frozenset({"quantization", "granularity", "calibration_images", "interface"}),
-            # The Metal passes are a part of optimize_for_mobile, and fuse by themselves; iOS loads the lite format.
+            # The Metal passes belong to optimize_for_mobile, and include fusing; iOS loads the lite format.
             fixed={"format": "ptl", "fuse": True, "optimize": True},
             int8_fixed={"qengine": "qnnpack"},
             unsaid=frozenset({"format", "fuse", "optimize"}),
-            # int8 has no capture there to tell apart.
+            # The columns of int8 on Metal do not differ by capture.
             support_columns={"fp32": "capture"},
         ),
     ),
@@ -85,11 +89,13 @@ _RELEASES = ("toolchain", "runner_toolchain")
 _DELEGATED = Metric(
     "delegated_percent", "Delegated multiply-adds", "%", "higher", 1, why=_SLOW_KERNELS, todo=_OPERATORS_LEFT
 )
-"""The part of a model that a delegate takes: the rest runs in portable kernels, which are slow. Told by the build."""
+"""Share of a model's multiply-adds that a delegate runs, in percent; the rest runs in slow portable kernels. The build
+reports it."""
 _DELEGATED_OPERATORS = Metric(
     *("delegated_operators_percent", "Delegated operators", "%", "higher", 1), why=_SLOW_KERNELS, todo=_OPERATORS_LEFT
 )
-"""The same by number: between delegates, data go through the CPU."""
+"""Share of a model's operators that a delegate runs, in percent: each change between delegates moves data through the
+CPU."""
 
 _NODES = (
     Metric(
@@ -103,21 +109,23 @@ _NODES = (
         todo=_OPERATORS_LEFT,
     ),
 )
-"""Counted where a provider runs, in one profiled inference. What a provider compiles into one is one node."""
+"""Numbers of nodes in one profiled inference on the device. Operators that an execution provider compiles into one node
+count as one."""
 
 
 def _of_onnx(name: str, title: str = "") -> BackendEntry:
-    """Where ONNX Runtime can run operators: an execution provider, with the CPU for what it does not take."""
+    """Return the entry of a backend of ONNX Runtime: an execution provider, with the CPU for operators that the
+    provider does not take."""
     return BackendEntry(
         name=name,
         title=title,
         axes=frozenset({"opset", "graph_optimization"}),
-        # Only the CPU's float convolutions have a layout of their own.
+        # Only float convolutions on the CPU have a choice of layout.
         float_axes=frozenset({"layout"}) if name == "cpu" else frozenset(),
         int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
         support_columns={"int8": "granularity"},
         fixed={"capture": "export", "format": "onnx"},
-        # The CPU's kernels take activations of 8 bits and weights of 8, in whatever way the weights were quantized.
+        # The CPU's kernels multiply 8-bit activations by 8-bit weights, for static and dynamic quantization alike.
         saturating={"none": frozenset({"static", "dynamic"})} if name == "cpu" else {},
         unsaid=frozenset({"capture", "format"}),
     )
@@ -156,7 +164,7 @@ EXECUTORCH = RuntimeEntry(
     axes=frozenset({"backend", "precision", *_RELEASES}),
     backends=(
         BackendEntry(
-            # XNNPACK, as in PyTorch Mobile; what it does not take runs in portable kernels.
+            # `cpu` is XNNPACK, as in PyTorch Mobile; operators that XNNPACK does not take run in portable kernels.
             name="cpu",
             title="the CPU",
             axes=frozenset({"layout"}),
@@ -181,7 +189,8 @@ EXECUTORCH = RuntimeEntry(
 BUILT_IN_RUNTIMES = (TORCHSCRIPT, EAGER, ONNXRUNTIME, EXECUTORCH)
 BUILT_IN_NAMES = frozenset(entry.name for entry in BUILT_IN_RUNTIMES)
 ALWAYS_BROUGHT = frozenset(entry.name for entry in BUILT_IN_RUNTIMES if not entry.extra)
-"""The runtimes whose programs every phone gets, so that its fingerprint is the same in every sweep."""
+"""Names of the runtimes whose programs are pushed to every phone, so that a phone's fingerprint is the same in every
+sweep."""
 
 BUILT_IN_DEVICES = (
     DeviceEntry(name="local", target="workers.devices.local:LocalDevice", is_host=True),

@@ -1,4 +1,4 @@
-"""Entries of the catalog: the description of a runtime, a transport or a view, by this project or another package.
+"""Entries of the catalog: descriptions of a runtime, a transport or a view, by this project or another package.
 
 Another package adds its own by an entry point that names one entry of a kind below:
 
@@ -22,88 +22,90 @@ from sweeps.variant import Variant
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 Value = str | bool | int
-"""A value of a build axis."""
+"""Value of a build axis."""
 
 _AXES = frozenset(axis.name for axis in fields(Variant))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendEntry:
-    """A backend is where the operators of one runtime run; its entry says which build axes have a choice there."""
+    """Backend of one runtime, that is, the place where the runtime's operators run; the entry says which build axes
+    have a choice there."""
 
     name: str
     title: str = ""
-    """The backend's name for people; `name`, if left out."""
+    """Display name of the backend; `name` if left out."""
     axes: frozenset[str] = frozenset()
-    """The build axes that have a choice here, besides those of the runtime."""
+    """Build axes that have a choice for this backend, besides those of the runtime."""
     float_axes: frozenset[str] = frozenset()
-    """The axes with a choice for floats (fp32, fp16) alone."""
+    """Further axes with a choice for floats (fp32, fp16) only."""
     int8_axes: frozenset[str] = frozenset()
-    """The axes with a choice for int8 alone."""
+    """Further axes with a choice for int8 only."""
     fixed: Mapping[str, Value] = field(default_factory=dict)
-    """The values of axes without a choice; an axis that is not named has the default of `Variant`."""
+    """Values of axes without a choice; an axis that is not named has the default of `Variant`."""
     int8_fixed: Mapping[str, Value] = field(default_factory=dict)
-    """The same for int8 alone."""
+    """Values of axes without a choice that hold for int8 only; they override `fixed`."""
     saturating: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The quantization methods whose sums of 8-bit products saturate on an x86 CPU without VNNI, unless weights have a
-    reduced range, by engine of int8."""
+    """Quantization methods whose sums of 8-bit products saturate on an x86 CPU without VNNI, unless the weights have a
+    reduced range; by int8 engine."""
     unsaid: frozenset[str] = frozenset()
-    """Axes without a choice here that the label of a variant leaves out."""
+    """Axes without a choice that the label of a variant leaves out."""
     lists_accelerators: bool = False
-    """The backend's program lists the accelerators of a phone, and which operators each takes (`--nnapi-devices`)."""
+    """Whether the backend's program can list the accelerators of a phone, and the operators that each one takes
+    (`--nnapi-devices`)."""
     support_columns: Mapping[str, str] = field(default_factory=dict)
-    """The axis that distinguishes columns of the support table, besides the quantization method, by precision."""
+    """Axis that distinguishes columns of the support table, besides the quantization method; by precision."""
     support_parts: bool = False
-    """The support table has one part per precision and engine, instead of one for all."""
+    """Whether the support table has one part per precision and engine, instead of one for all."""
     checked_as_built: bool = False
-    """A build is checked without the backend, by its own graph in PyTorch: then a survey of what can be built needs no
-    device that has the backend, and Python stands in for it where a sweep evaluates it."""
+    """Whether a build is checked without the backend, by running its graph in PyTorch. Then a survey of what can be
+    built needs no device with the backend, and a sweep on this machine computes the accuracy in Python."""
     builds_apart: bool = False
-    """The backend's builds share no long stage with builds of the runtime's other backends."""
+    """Whether the backend's builds share no long stage with builds of the runtime's other backends."""
 
     @property
     def chosen_axes(self) -> frozenset[str]:
-        """The build axes that have a choice here in some precision, besides those of the runtime."""
+        """The build axes that have a choice for this backend in some precision, besides those of the runtime."""
         return self.axes.union(self.float_axes, self.int8_axes)
 
     @property
     def named_axes(self) -> frozenset[str]:
-        """The names that should be build axes."""
+        """All axis names in this entry, each of which must be a build axis."""
         return self.chosen_axes.union(self.fixed, self.int8_fixed, self.unsaid, self.support_columns.values())
 
     def wrong(self, axes_of_runtime: frozenset[str]) -> str:
         if not _NAME.fullmatch(self.name):
             return f"the name {self.name!r} of a backend is not of small letters, digits and '_' only"
-        # Two variants would have one label otherwise.
+        # Otherwise two variants would have the same label.
         chosen = sorted(self.unsaid & (axes_of_runtime | self.chosen_axes))
         return f"labels of {self.name} cannot leave out {chosen[0]}, which has a choice there" if chosen else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeEntry:
-    """A toolchain that builds, and a program that runs what it built."""
+    """Runtime: a toolchain that builds files, and a program that runs them."""
 
     name: str
     target: str
-    """`module:Class` of a `workers.runtimes.interface.Runtime`, made without arguments."""
+    """Class of the runtime (`workers.runtimes.interface.Runtime`) as `module:Class`, constructed without arguments."""
     backends: tuple[BackendEntry, ...]
     axes: frozenset[str] = frozenset()
-    """The build axes that have a choice for every backend: some or all of `backend`, `precision` and `layout`; and
-    `toolchain` and `runner_toolchain` where `sweeps.spec.toolchains` has its library."""
+    """Build axes that have a choice for every backend: some or all of `backend`, `precision` and `layout`; and
+    `toolchain` and `runner_toolchain` if `sweeps.spec.toolchains` has the runtime's library."""
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Allowed values of the text axes. An axis that is left out accepts the values of the other runtimes."""
     synonyms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """The values that words of sweep files stand for in this runtime, where other runtimes take the words as they are,
-    by axis."""
+    """Values of other runtimes in sweep files, each with the value that it means for this runtime; by axis."""
     unshippable: str = ""
-    """The reason why the runtime's builds cannot win; empty if they can."""
+    """Reason why the runtime's builds cannot win; empty if they can."""
     extra: str = ""
-    """The extra of this project that installs what it needs beside PyTorch, and the size of that, as `runtimes 390 MB`.
-    On phones, the program of such a runtime is only for sweeps that use it."""
+    """Optional extra of this project's package that installs the runtime's libraries, with their size, such as
+    `runtimes 390 MB`; empty if PyTorch is enough. The program of a runtime with an extra is pushed to phones only in
+    sweeps that use the runtime."""
     metrics: tuple[Metric, ...] = ()
-    """Further figures of its runner (`extra_metrics`)."""
+    """Further figures that the runner reports (`extra_metrics`)."""
     for_phones: str = ""
-    """Module that says how its C++ runner is compiled for phones (`edgesweep runner build`), as
+    """Module that says how the runtime's C++ runner is compiled for phones (`edgesweep runner build`), as
     `workers.runtimes.onnxruntime.for_phones` does; empty if there is none."""
 
     def backend(self, name: str) -> BackendEntry | None:
@@ -132,26 +134,28 @@ class RuntimeEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceEntry:
-    """A transport: the way to reach a device. Sweep files write its name, or `name:unit`."""
+    """Transport: a kind of access to devices. Sweep files write its name, or `name:unit`."""
 
     name: str
     target: str
-    """`module:Class` of a `workers.devices.interface.Device`, created from a folder, and from the unit if there is one.
+    """Class of the device (`workers.devices.interface.Device`) as `module:Class`, constructed with a folder, and with
+    the unit if there is one.
     """
     unit: str = ""
-    """Placeholder for the part after the colon, for people: `SERIAL`. Empty if there is one unit, always present."""
+    """Placeholder for the part after the colon in messages, such as `SERIAL`. Empty if there is only one unit, which is
+    always present."""
     unit_pattern: str = ""
-    """Regular expression of the unit, without the `*` of `name:*`."""
+    """Regular expression for the part after the colon, without the `*` of `name:*`."""
     is_host: bool = False
-    """The device is this machine: it runs this Python, and builds disturb its measurements."""
+    """Whether the device is this machine: it runs this Python, and builds disturb its measurements."""
     simulated: bool = False
     may_be_away: bool = False
-    """A planned device may be absent now: it keeps its results, and its jobs wait."""
+    """Whether a planned device may be absent: its results are kept, and its jobs wait."""
     discovery: str = ""
     """Module that finds all units of `name:*` (see `workers.devices.interface.Discovery`); empty if there is none."""
     recovery: str = ""
-    """Module that tries to bring a unit back which stopped answering (see `workers.devices.interface.Recovery`); empty:
-    it is only waited for."""
+    """Module that tries to recover a unit that stopped answering (see `workers.devices.interface.Recovery`); if empty,
+    the driver only waits for the unit."""
 
     @property
     def pattern(self) -> str:
@@ -173,7 +177,7 @@ class DeviceEntry:
 
     @property
     def usages(self) -> tuple[str, ...]:
-        """The forms in which sweep files name it."""
+        """The forms in which sweep files name devices of this transport."""
         if not self.unit:
             return (self.name,)
         return (f"{self.name}:{self.unit}", f"{self.name}:*") if self.discovery else (f"{self.name}:{self.unit}",)
@@ -181,20 +185,21 @@ class DeviceEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewEntry:
-    """A view of the dashboard, drawn for one model on one device."""
+    """View of the dashboard, drawn for one model on one device."""
 
     name: str
     title: str
     target: str
-    """`module:function`, called with `dashboard.data.Ranked` and the `DeviceRanking` that the page has chosen."""
+    """Function as `module:function`, called with a `dashboard.data.Ranked` and the `DeviceRanking` that is selected on
+    the page."""
 
     def wrong(self) -> str:
         return ""
 
 
 def with_others(kind: type[Any], group: str, built_in: Sequence[Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The built-in entries and those of other packages' entry points of this group, by name; and for each entry that
-    was left out, a line with the reason."""
+    """Return the built-in entries and those of other packages' entry points of this group, by name; and for each entry
+    that was left out, a line with the reason."""
     from importlib.metadata import entry_points
 
     by_name = {entry.name: entry for entry in built_in}
@@ -223,7 +228,8 @@ def _wrong(entry: Any, by_name: dict[str, Any]) -> str:
 
 
 def _metric_of_another(entry: RuntimeEntry, by_name: Mapping[str, RuntimeEntry]) -> str:
-    """Figures of one name are compared with each other, so they have one definition."""
+    """Return the reason why a metric of `entry` conflicts with another runtime's metric of the same name; empty if none
+    does. Figures of one name are compared with each other, so they must have one definition."""
     for runtime in by_name.values():
         for metric in runtime.metrics:
             if any(own.name == metric.name and own != metric for own in entry.metrics):

@@ -17,7 +17,7 @@ from sweeps.variant import INSTALLED
 
 
 def wrong(message: str, *at: str | int) -> PydanticCustomError:
-    """An error of the field that is being validated, or of the location `at` below it."""
+    """Return a pydantic error of the field that is being validated, or of the location `at` below it."""
     return PydanticCustomError(SENTENCE, "{message}", {"message": message, "at": at})
 
 
@@ -25,14 +25,15 @@ _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}"
 
 
 def _check_name(name: str) -> str:
-    # Names of jobs join these names by separators and must stay unique. MLflow uses the names too.
+    # Job names join these names by separators and must stay unique. MLflow uses the names too.
     if not re.fullmatch(_NAME, name):
         raise wrong(f"the name {name[:80]!r} must be letters, digits, '.', '_' and '-' only, 64 at most")
     return name
 
 
 def module_source(source: str) -> str:
-    """`nets:make` for `nets.py:make`, `small/nets:make` or `./small/nets.py:make`: a module by its file."""
+    """Convert a source that names a file into `module:function`: `nets.py:make` becomes `nets:make`, and
+    `small/nets:make` or `./small/nets.py:make` becomes `small.nets:make`."""
     path, colon, function = source.rpartition(":")
     if not colon:
         return source
@@ -54,7 +55,7 @@ def _check_source(source: str) -> str:
 
 
 def _check_cpus(cpus: str) -> str:
-    """`all`, `big`, `little`, or every CPU by number: `0-2,5` becomes `0,1,2,5`."""
+    """Return `all`, `big` or `little` as it is, or a list with every CPU by number: `0-2,5` becomes `0,1,2,5`."""
     if cpus in ("all", "big", "little"):
         return cpus
     numbers: list[int] = []
@@ -100,7 +101,7 @@ def _metric_names(schema: JsonDict) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ValueOf:
-    """The allowed values of a text axis, from the catalog: like a `Literal` of these values."""
+    """Type of a text axis's values for pydantic: like a `Literal` of the values in the catalog."""
 
     axis: str
 
@@ -130,7 +131,8 @@ def check_path_text(path: object) -> object:
 
 
 def from_file(path: Path, info: ValidationInfo) -> Path:
-    """Make a path relative to the sweep file absolute. Outside `load` (the journal's copy) it is not changed."""
+    """Make a path relative to the sweep file absolute. When the sweep is read from the journal instead of a file, the
+    path is not changed."""
     folder = (info.context or {}).get("folder")
     if folder is None:
         return path
@@ -168,7 +170,8 @@ class Part(BaseModel):
 
 
 def check_unique(names: list[str], message: str, *at: str) -> None:
-    """`message` has `{}` for the repeated name; the error is located `at` below its position in the list."""
+    """Check that all non-empty names are different. `message` has `{}` for the repeated name; the error is located `at`
+    below the name's position in the list."""
     earlier: set[str] = set()
     for position, name in enumerate(names):
         if name and name in earlier:

@@ -1,5 +1,5 @@
-"""Folders of images that are one level too high or too deep: a data set's root, whose splits are taken for classes, or
-one class, whose parts are. Reads names, and no image."""
+"""Warnings about image folders that are one level too high or too deep: a data set's root whose splits would be taken
+for classes, or one class whose parts would be. Only names are read, no image."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -31,29 +31,30 @@ _SPLITS = frozenset(
 _BESIDE = frozenset(
     ["set", "data", "dataset", "split", "part", "images", "imgs", "image", "img", "folder", "fold", "of", "the"]
 )
-"""Words that do not make a split's name another one: `train_images`, `val2017`, `test-set`."""
+"""Words that may stand beside a split's name without changing its meaning, as in `train_images` or `test-set`."""
 MOST_CLASSES = 5
-"""So many are named to people."""
+"""Most classes that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """The folders around the images of one `source: folder`."""
+    """Levels of folders around the images of one `source: folder`."""
 
     root: Path
     inner: Mapping[str, tuple[str, ...]]
-    """The sub-folders that hold all images of a class, by class; empty where an image lies in the class itself."""
+    """Sub-folders that hold all images of a class, by class; empty if an image lies directly in the class's folder."""
     beside: int
-    """The folders in the parent of `root`, with `root`: classes, if `root` is one."""
+    """Number of folders in the parent of `root`, including `root`; these are the classes if `root` is one class."""
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The classes that are named like a split of a data set."""
+        """The classes whose names are those of a data set's splits."""
         return tuple(name for name in self.inner if is_split(name))
 
     @property
     def too_high(self) -> tuple[str, ...]:
-        """The sub-folders that are likely the classes; empty if nothing speaks for it."""
+        """The sub-folders that are probably the real classes; empty if nothing indicates that `root` is one level too
+        high."""
         inside = list(self.inner.values())
         if not inside or not all(inside):
             return ()
@@ -62,14 +63,15 @@ class Levels:
 
     @property
     def below(self) -> Path:
-        """The folder to name instead, if this one is too high: a split to evaluate on, where there is one."""
+        """The folder to give instead if `root` is one level too high: a split for evaluation if there is one, otherwise
+        the first folder."""
         held_out = [name for name in self.inner if is_split(name) and not name.lower().startswith(("train", "calib"))]
         return self.root / (held_out or list(self.inner))[0]
 
     @property
     def doubted(self) -> bool:
-        """The folder's sub-folders are likely no classes. One split's name among many may be a class, as in
-        CIFAR-100."""
+        """Tell whether the sub-folders are probably no classes. A single sub-folder with a split's name may be a class,
+        as in CIFAR-100."""
         return bool(self.too_high) or len(self.splits) > 1
 
     @property
@@ -99,17 +101,17 @@ class Levels:
 
 
 def levels_of(root: Path) -> Levels:
-    """The levels of a folder of classes. Raises `OSError`."""
+    """Return the levels of a folder of classes. Raises `OSError`."""
     home = root.resolve()
     try:
         beside = sum(neighbour.is_dir() and not neighbour.name.startswith(".") for neighbour in home.parent.iterdir())
-    except OSError:  # whoever may read a folder need not read the one above
+    except OSError:  # a readable folder may have an unreadable parent
         beside = 0
     return Levels(root=root, inner={name: _inner(root / name) for name in named_classes(root)}, beside=beside)
 
 
 def evaluated_levels(data: DataSpec) -> Levels | None:
-    """The levels of the folder that accuracy is computed on; `None` if that is no folder, or cannot be read."""
+    """Return the levels of the evaluation images' folder; `None` if they come from no folder, or it cannot be read."""
     if not isinstance(data.evaluation, FolderData):
         return None
     try:
@@ -119,8 +121,8 @@ def evaluated_levels(data: DataSpec) -> Levels | None:
 
 
 def folder_warnings(data: DataSpec) -> Iterator[str]:
-    """A line for all that is left out of a folder of `data`, and for each that is doubtful; none of one that cannot be
-    read, which whoever reads its images says."""
+    """Yield, for each image folder of `data`, a line about the files that are left out and a line about doubtful
+    levels, if any. A folder that cannot be read is skipped, because the code that reads its images raises the error."""
     roots = {source.path for source in (data.calibration, data.evaluation) if isinstance(source, FolderData)}
     for root in sorted(roots):
         try:
@@ -131,7 +133,7 @@ def folder_warnings(data: DataSpec) -> Iterator[str]:
 
 
 def is_split(name: str) -> bool:
-    """Tell whether a folder is named like a split: `train`, `Validation`, `val2017`, `test_images`."""
+    """Tell whether a folder has the name of a split: `train`, `Validation`, `val2017`, `test_images`."""
     words = set(re.findall(r"[a-z]+", name.lower()))
     return bool(words & _SPLITS) and words <= _SPLITS | _BESIDE
 

@@ -1,4 +1,5 @@
-"""The images of folders, by their names: which there are, and how many of them accuracy is computed on."""
+"""The image files of folders: which files exist, and how many of them calibration and evaluation use. Only names are
+read, no image."""
 
 import os
 import stat
@@ -13,33 +14,32 @@ from sweeps.spec.model_inputs import HELD_OUT_DIGITS, DataSpec, DigitsData, Fold
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"})
 _READ = ", ".join(sorted(IMAGE_SUFFIXES))
 _OF_SYSTEMS = frozenset({"thumbs.db", "desktop.ini"})
-"""Files that Windows puts into folders of images: nobody misses them."""
+"""Files that Windows adds to folders of images, which are ignored without a message."""
 _MOST_SUFFIXES = 5
 
 SHARE_OF_ONE_FOLDER = 5
-"""Calibration takes one image out of 5, if both sets come from one folder and the file gives no number."""
+"""Calibration uses one image out of 5, if both sets come from one folder and the sweep file gives no number."""
 
 
 CALIBRATION_IMAGES = 100
-"""The maximum, if calibration gives no number."""
+"""Most images that calibration uses, if the sweep file gives no number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationImages:
-    """The labelled images that accuracy is computed on."""
+    """Labelled images on which accuracy is computed."""
 
     used: int
-    """The number of images that accuracy is computed on; at most, where it is not known how many exist."""
+    """Number of images on which accuracy is computed; an upper bound if it is not known how many exist."""
     there: int | None
-    """The number of images that exist, with those that `data.evaluation.images` leaves out; `None` before a
-    download."""
+    """Number of images that exist, including those beyond `data.evaluation.images`; `None` before a download."""
     where: str
-    """The place of the images, for people."""
+    """Source of the images, in words."""
 
 
 def evaluation_images(data: DataSpec) -> EvaluationImages | None:
-    """The evaluation images of the data, also those that the sweep file leaves out. `None` if there are no labels, or
-    nothing is known of the number before a download. Raises `DataError`."""
+    """Count the evaluation images, used and existing. `None` if there are no labels, or if the number is unknown before
+    a download. Raises `DataError`."""
     calibration, evaluation = data.calibration, data.evaluation
     match evaluation:
         case TorchvisionData() if evaluation.images is not None:
@@ -56,31 +56,32 @@ def evaluation_images(data: DataSpec) -> EvaluationImages | None:
 
 
 def of_one_folder(calibration: FolderData, evaluation: FolderData) -> bool:
-    """Tell whether both sets come from one folder, and share its images."""
+    """Tell whether both sets come from one folder, whose images are split between them."""
     return calibration.path.resolve() == evaluation.path.resolve()
 
 
 def calibrating(calibration: FolderData, images: int) -> int:
-    """The number of `images` of one folder that calibration takes, if evaluation has the others."""
+    """Return how many of a folder's `images` calibration uses, if evaluation uses the others."""
     return calibration.images or min(CALIBRATION_IMAGES, max(1, images // SHARE_OF_ONE_FOLDER))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """Files of a folder that are no images by their names, or lie in no class. Hidden files are not among them."""
+    """Files of a folder that are ignored because their suffix is not that of an image, or because they lie in no class.
+    Hidden files are not counted."""
 
     root: Path
     by_suffix: tuple[tuple[str, int], ...]
-    """The number of files in classes, by suffix: `(".heic", 20)`, the most frequent first; an empty suffix for files
-    without one."""
+    """Suffixes of ignored files in classes, each with its number of files, such as `(".heic", 20)`; the most frequent
+    first. Files without a suffix have an empty one."""
     classes: int
-    """The number of classes that have such files."""
+    """Number of classes that have such files."""
     in_no_class: int
-    """Images that lie beside the folders of the classes."""
+    """Number of images that lie beside the folders of the classes."""
 
     @property
     def text(self) -> str:
-        """The files that are left out, in one line for people; empty if none is."""
+        """The ignored files, in one line of text; empty if there are none."""
         parts = []
         if self.by_suffix:
             count = sum(number for _, number in self.by_suffix)
@@ -94,7 +95,7 @@ class LeftOut:
 
 
 def left_out(root: Path) -> LeftOut:
-    """The files that `listed` does not list. Raises `OSError`."""
+    """Count the files that `listed` ignores. Raises `OSError`."""
     other_files = {name: files_of(root / name)[1] for name in named_classes(root)}
     beside = sum(_is_image(path) and path.is_file() for path in root.iterdir())
     return LeftOut(
@@ -106,8 +107,8 @@ def left_out(root: Path) -> LeftOut:
 
 
 def listed(root: Path) -> dict[str, list[Path]]:
-    """The images under `root` by class (the name of a sub-folder), both sorted, without what is hidden: files and
-    folders whose name begins with a dot. Raises `DataError`."""
+    """Return the images under `root` by class (the name of a sub-folder), both sorted, without hidden files and folders
+    (whose names begin with a dot). Raises `DataError`."""
     try:
         if not root.is_dir():
             raise DataError(f"there is no folder {root}", "correct data: path: in the sweep file")
@@ -122,12 +123,13 @@ def listed(root: Path) -> dict[str, list[Path]]:
 
 
 def named_classes(root: Path) -> list[str]:
-    """The names of the folders in `root`, sorted, without hidden ones. Raises `OSError`."""
+    """Return the names of the folders in `root`, sorted, without hidden ones. Raises `OSError`."""
     return sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
 def files_of(folder: Path) -> tuple[list[Path], list[Path]]:
-    """(images, other files) by their names, each sorted, without what is hidden. Raises `OSError`."""
+    """Return the image files and the other files under a folder, each sorted, without hidden ones; the suffix decides.
+    Raises `OSError`."""
     images: list[Path] = []
     other_files: list[Path] = []
     for home, folders, names in os.walk(folder, onerror=_raise):
@@ -153,7 +155,7 @@ def _images_of(folder: Path, home: Path) -> list[Path]:
         if not path.resolve().is_relative_to(home):
             raise DataError(f"{path} is a link to a place outside {home}", "copy the image into the folder")
         if path is not folder and not stat.S_ISREG(path.stat().st_mode):
-            # Whoever reads a pipe waits for a writer, and a device may have no end.
+            # Reading a pipe would block until another program writes, and a device file may have no end.
             raise DataError(f"{path} is {_kind(path)}, not an image", "remove it from the folder")
     if not images and other_files:
         count, suffixes = len(other_files), _suffixes_text(_by_suffix(other_files))

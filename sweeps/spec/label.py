@@ -1,4 +1,4 @@
-"""A variant has a label for people, which is short text."""
+"""The label of a variant: a short text for people."""
 
 from sweeps.spec import catalog, toolchains
 from sweeps.variant import DEFAULT_GRANULARITY, INSTALLED, Variant
@@ -7,13 +7,13 @@ _USUAL = Variant()
 
 
 def label_of(variant: Variant) -> str:
-    """The label of a variant, such as `cpu int8-x86 nhwc trace fused optimized`. Names all that is not usual, so two
-    variants that differ have two labels."""
+    """Return the label of a variant, such as `cpu int8-x86 nhwc trace fused optimized`. It names every value that is
+    not the default, so different variants have different labels."""
     backend = catalog.backend_of(variant)
     unsaid = backend.unsaid
     usual = DEFAULT_GRANULARITY.get(variant.qengine, "none")
     usual_format = backend.fixed.get("format", _USUAL.format) if "format" in unsaid else _USUAL.format
-    # An eager model says so where others say how they were captured.
+    # For an eager model, the capture already reads `eager`, so the runtime is not named a second time.
     words = [variant.runtime] * (variant.runtime not in (_USUAL.runtime, variant.capture))
     words += [
         variant.backend,
@@ -39,5 +39,6 @@ def label_of(variant: Variant) -> str:
 
 
 def names_of_job(name: str, name_here: str, model: str) -> set[str]:
-    """The names of a job in a plan (`name`) and in its device's table (`name_here`), with its model and without."""
+    """Return the names by which people may give a job: its name in the plan (`name`) and in its device's table
+    (`name_here`), each with and without the model."""
     return {text.removeprefix(lead) for text in (name, name_here) for lead in ("", f"{model} · ")}

@@ -1,4 +1,4 @@
-"""Turns pydantic's errors about a sweep file into sentences with file and line."""
+"""Translation of pydantic's errors about a sweep file into sentences with line numbers."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,14 +9,15 @@ from sweeps.errors import did_you_mean
 from sweeps.spec.yaml_source import Document, Location
 
 SENTENCE: Final = "sentence"
-"""Error type of this project's own validators: `ctx` holds the `message`, and `at`, a location below the field."""
+"""Type of errors that this project's own validators raise. Their `ctx` holds the `message`, and in `at` a location
+below the field."""
 
 Schema = dict[str, Any]
-"""A JSON Schema, or a part of it."""
+"""JSON Schema, or a part of one."""
 
 
 def sentences(document: Document, error: ValidationError | None, schema: Schema) -> list[tuple[int, str]]:
-    """Every problem of the file with its line, in order of lines; allowed values are taken from `schema`."""
+    """Return every problem of the file with its line number, in order of lines; allowed values come from `schema`."""
     texts = {(problem.line, f"{_name(problem.at)}: {problem.message}"): None for problem in document.problems}
     unread = {problem.at for problem in document.problems}
     for detail in error.errors(include_url=False) if error else ():
@@ -35,7 +36,7 @@ def sentences(document: Document, error: ValidationError | None, schema: Schema)
 
 
 def show(value: object) -> str:
-    """A value in words, as in the file."""
+    """Describe a value of the sweep file in words."""
     match value:
         case None:
             return "nothing"
@@ -53,18 +54,19 @@ def show(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The location of an error, its part of the schema, the part around it, and the file's value."""
+    """Location of an error, with its part of the schema, the enclosing part of the schema, and the file's value."""
 
     at: Location
     part: Schema
     around: Schema
     value: Any
     keys: tuple[str, ...]
-    """The keys that a block may have there."""
+    """Keys that a block may have at this location."""
 
 
 def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
-    """Follow pydantic's location through file and schema together. Steps that name a member of a union are left out."""
+    """Follow pydantic's location through file and schema together. The result's location leaves out steps that name a
+    member of a union."""
     at: list[str | int] = []
     part, value = _resolve(schema, schema), data
     around = part
@@ -94,7 +96,7 @@ def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
 
 
 def _resolve(schema: Schema, part: Schema) -> Schema:
-    """Follow references, and for `anyOf` with null, the other option."""
+    """Follow references; for an `anyOf` of null and one option, follow that option."""
     while True:
         options = [option for option in part.get("anyOf", ()) if option.get("type") != "null"]
         if "$ref" in part:
@@ -165,7 +167,7 @@ _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less tha
 
 
 def _expected(part: Schema) -> str:
-    """The kind of value that a part of the schema requires, in words."""
+    """Return the kind of value that a part of the schema requires, in words."""
     if "discriminator" in part:
         return "a block of keys with a 'source'"
     kinds = {

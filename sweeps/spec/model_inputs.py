@@ -1,4 +1,4 @@
-"""The models in a sweep file, and the images to calibrate and evaluate them with."""
+"""The models in a sweep file, and the images for their calibration and evaluation."""
 
 import sys
 from math import isfinite
@@ -16,7 +16,7 @@ Scalar = str | int | float | bool
 _SCALARS: JsonDict = {"type": ["string", "number", "boolean"]}
 _ITEMS: JsonDict = {"items": {"anyOf": [_SCALARS, {"type": "array", "items": _SCALARS}]}}
 Argument = Scalar | Annotated[list[Any], Field(json_schema_extra=_ITEMS)]
-"""An argument of a constructor. A list has scalars, or lists of them: `[[32, 1], [64, 2]]`."""
+"""Argument of a model's constructor. A list has scalars or lists of scalars, such as `[[32, 1], [64, 2]]`."""
 
 TAKEN_MODULES = sys.stdlib_module_names | {
     "sweeps",
@@ -27,7 +27,7 @@ TAKEN_MODULES = sys.stdlib_module_names | {
     "numpy",
     "safetensors",
 }
-"""Modules that a user's file of the same name never replaces."""
+"""Names of modules that a user's file of the same name never replaces."""
 
 WEIGHTS = ("pretrained", "random", "demo")
 """Allowed values of `weights` besides a path."""
@@ -111,7 +111,7 @@ def _crop() -> Any:
 
 
 HELD_OUT_DIGITS = 597
-"""Images of the digits that accuracy is computed on."""
+"""Number of the digits' images on which accuracy is computed."""
 
 
 class DigitsData(Part):
@@ -140,7 +140,7 @@ class FolderData(Part):
 
 
 def _download_folder() -> Any:
-    # The default is text: pydantic validates it like a value from the file, where a path is text.
+    # The default is text, because pydantic validates it like a value from the file, and paths in the file are text.
     about = "Download folder (relative to the sweep file)."
     return Field(default="datasets", validate_default=True, description=about)
 
@@ -183,5 +183,5 @@ class DataSpec(Part):
 
 
 def most_images(data: DataSpec) -> int | None:
-    """The number of images to evaluate with, if the sweep file alone says so: folders grow."""
+    """Return the number of evaluation images that exist, if it is fixed; `None` otherwise, because folders may grow."""
     return HELD_OUT_DIGITS if isinstance(data.evaluation, DigitsData) else None

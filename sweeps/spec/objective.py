@@ -9,7 +9,7 @@ from sweeps.spec.fields import MetricName, Part, wrong
 
 
 def _one_of(first: str, second: str) -> Any:
-    """JSON Schema's way to say that two keys exclude each other (null counts as left out)."""
+    """Return the JSON Schema condition that two keys exclude each other (null counts as left out)."""
     branches = [{"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in (first, second)]
     return {"not": {"allOf": branches}}
 

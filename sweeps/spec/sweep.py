@@ -25,7 +25,7 @@ from sweeps.spec.yaml_text import dumped
 
 
 def _budget_of(protocol: ProtocolSpec | None) -> Literal["full", "race"] | None:
-    """The budget of the preset; `None` if the sweep file gives no preset either: planning decides, by the number of
+    """Return the budget that follows from the preset; `None` without a preset: then planning decides, by the number of
     variants."""
     if protocol is None or protocol.preset is None:
         return None
@@ -65,8 +65,8 @@ class SweepSpec(Part):
     on_end: OnEndSpec = OnEndSpec()
 
     def kept_json(self) -> str:
-        """The JSON that is stored of the file: without `on_end`, whose address or arguments may be secrets, and which
-        says nothing of the results."""
+        """Return the sweep as JSON for the journal: without `on_end`, whose URL or arguments may be secrets, and which
+        does not affect results."""
         return self.model_dump_json(exclude={"on_end"})
 
     @model_validator(mode="after")
@@ -98,7 +98,7 @@ class SweepSpec(Part):
 
 
 def load(path: Path) -> SweepSpec:
-    """Read and validate a sweep file. Relative paths in it become absolute (relative to the file).
+    """Read and validate a sweep file. Relative paths in it, which start at the file's folder, become absolute.
 
     Raises `SpecError` with one line per problem: file, line, what is wrong, what is allowed.
     """
@@ -106,10 +106,11 @@ def load(path: Path) -> SweepSpec:
 
 
 def validated(document: Document) -> SweepSpec:
-    """Validate a document that was read, as `load` does."""
+    """Validate a parsed YAML document, as `load` does."""
     error = None
     try:
-        # The values become JSON, because pydantic's strict mode then accepts a list for a tuple and text for a path.
+        # The values are passed as JSON, because pydantic's strict mode then accepts a list for a tuple and text for a
+        # path.
         text = json.dumps(document.data)
         sweep = SweepSpec.model_validate_json(text, context={"folder": document.path.absolute().parent})
     except ValidationError as caught:
@@ -125,7 +126,8 @@ def validated(document: Document) -> SweepSpec:
 def validated_values(
     content: dict[str, Any], folder: Path, next_step: str = "correct the values; `edgesweep schema` has all that may be"
 ) -> SweepSpec:
-    """Validate values that no file has (see `validated`): relative paths are those of `folder`. Raises `SpecError`."""
+    """Validate values that do not come from a file (see `validated`). Relative paths start at `folder`. Raises
+    `SpecError`."""
     error = None
     try:
         text = json.dumps(content, default=str)
@@ -141,13 +143,14 @@ def validated_values(
 
 
 def sweep_yaml(sweep: SweepSpec) -> str:
-    """The text of a sweep file that means the same, without `on_end` and defaults. Its paths are absolute."""
+    """Return the text of an equivalent sweep file, without `on_end` and defaults. Its paths are absolute."""
     document = sweep.model_dump(mode="json", exclude_defaults=True, exclude={"on_end"})
     return dumped(document)
 
 
 @cache
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of a sweep file, for editors to check and complete it. Made once: never change it."""
+    """Return the JSON Schema of a sweep file, for editors to check and complete it. The result is cached: never change
+    it."""
     schema = SweepSpec.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "EdgeSweep sweep file"}

@@ -1,6 +1,7 @@
-"""Toolchains: releases of a runtime's library beside the installed one, and which torch each pairs with. Pure data.
+"""Toolchains: releases of a runtime's library besides the installed one, and the torch release that each pairs with.
+Pure data.
 
-A sweep file writes them as pip does, `onnxruntime==1.31.1`; the name of the library is that of its runtime.
+A sweep file writes them as pip does, such as `onnxruntime==1.31.1`; the library has the same name as its runtime.
 """
 
 import re
@@ -12,27 +13,28 @@ from sweeps.errors import did_you_mean
 from sweeps.variant import INSTALLED
 
 SAME = "same"
-"""The value of `runner_toolchain` in a sweep file that means: what built a model runs it."""
+"""Value of `runner_toolchain` in a sweep file by which the release that built a model also runs it."""
 PATTERN = r"[a-z][a-z0-9_]{0,31}==[0-9][0-9A-Za-z.]{0,31}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """A runtime's library, of which several releases can be on one machine."""
+    """Library of a runtime, of which one machine can have several releases."""
 
     modules: tuple[str, ...]
-    """The modules that a release must be able to import beside the other packages here."""
+    """Modules that must be importable from a release together with the other installed packages."""
     mb: int
-    """The size on the disk in MB: of the release that EdgeSweep is tested with, others differ by some."""
+    """Size on the disk in MB of the release that EdgeSweep is tested with; other releases differ somewhat."""
     oldest: str = ""
-    """The oldest release that may be taken; empty: any."""
+    """Oldest release that may be used; empty if any may."""
     why_oldest: str = ""
     torch: Mapping[str, str] = field(default_factory=dict)
-    """The series of torch that each series (`1.3` of 1.3.1) pairs with; empty: the library needs no torch."""
+    """Series of torch that each series of the library (`1.3` for 1.3.1) pairs with; empty if the library needs no
+    torch."""
 
     @property
     def pairs(self) -> Mapping[str, str]:
-        """The pairs of releases, for people."""
+        """The compatible pairs of releases, in words."""
         mates = {f"{series}.x": f"torch {mate}" for series, mate in self.torch.items()}
         return mates or {f"{self.oldest} or newer: {self.oldest} is {self.why_oldest}": "any torch"}
 
@@ -52,24 +54,24 @@ LIBRARIES: Mapping[str, Library] = MappingProxyType(
         ),
     }
 )
-"""The libraries by their package in the registry, which is the runtime's name too."""
+"""Libraries by the name of their package, which is also the runtime's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """A release of a library."""
+    """Release of a library."""
 
     package: str
     version: str
 
     @property
     def text(self) -> str:
-        """The release as a sweep file writes it."""
+        """The release as in a sweep file, such as `onnxruntime==1.31.1`."""
         return f"{self.package}=={self.version}"
 
     @property
     def word(self) -> str:
-        """The release in labels and names of folders."""
+        """The release as in labels and names of folders, such as `onnxruntime-1.31.1`."""
         return f"{self.package}-{self.version}"
 
     @property
@@ -78,12 +80,12 @@ class Toolchain:
 
     @property
     def to_add(self) -> str:
-        """The command that makes it, with what it takes."""
+        """The command that installs the release, with its approximate size."""
         return f"edgesweep toolchain add {self.text} (about {self.library.mb} MB)"
 
 
 def toolchain(text: str) -> Toolchain:
-    """The toolchain that `text` names. Raises `ValueError` with the reason if it names none."""
+    """Parse the text of a release. Raises `ValueError` with the reason if it is none."""
     package, _, version = text.partition("==")
     if not re.fullmatch(PATTERN, text):
         raise ValueError(
@@ -96,18 +98,19 @@ def toolchain(text: str) -> Toolchain:
 
 
 def of_runtime(values: Iterable[str], runtime: str) -> tuple[str, ...]:
-    """The values of an axis of toolchains that mean something for a runtime: not the releases of others."""
+    """Return the values of a toolchain axis that concern this runtime, without releases of other runtimes'
+    libraries."""
     return tuple(value for value in values if "==" not in value or value.partition("==")[0] == runtime)
 
 
 def word(text: str) -> str:
-    """The value in labels: `onnxruntime-1.31.1`, or `installed`."""
+    """Return the form of a release for labels: `onnxruntime-1.31.1`, or `installed`."""
     return text.replace("==", "-")
 
 
 def versions_with(own: Mapping[str, str], built_by: str, run_by: str) -> dict[str, str]:
-    """The versions that decide what a build is, where `own` are those installed. A release that is chosen takes the
-    place of the installed one, which is left out unless it runs what was built."""
+    """Return the versions that are part of a build key. `own`: the installed versions. A chosen release replaces the
+    installed one, which is kept under another name only if it runs the build."""
     if built_by == INSTALLED:
         return dict(own)
     chosen = toolchain(built_by)
@@ -116,7 +119,7 @@ def versions_with(own: Mapping[str, str], built_by: str, run_by: str) -> dict[st
 
 
 def refusal(chosen: Toolchain, torch: str) -> tuple[str, str] | None:
-    """The reason why a release cannot be used beside this torch, and what to do; `None` if it can."""
+    """Return the reason why a release cannot be used with this torch, and the next step; `None` if it can."""
     library = chosen.library
     if library.oldest and _numbers(chosen.version) < _numbers(library.oldest):
         return (
@@ -139,8 +142,8 @@ def refusal(chosen: Toolchain, torch: str) -> tuple[str, str] | None:
 
 
 def refusal_of_installed(chosen: Toolchain, torch: str) -> tuple[str, str] | None:
-    """The refusal (see `refusal`) of the release that is installed. One that the table does not have may be newer than
-    the table."""
+    """Return the refusal (see `refusal`) of the installed release. A release that the table lacks is accepted, because
+    it may be newer than the table."""
     by_series = chosen.library.torch
     mate = by_series.get(_series(chosen.version), _series(torch))
     if mate == _series(torch):
@@ -161,5 +164,5 @@ def _series(version: str) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a release: `1.31.1` and `1.31.1rc1` are alike."""
+    """Return the numbers of a release; `1.31.1` and `1.31.1rc1` give the same."""
     return tuple(int(match[0]) for part in version.split(".") if (match := re.match(r"[0-9]+", part)))

@@ -1,6 +1,6 @@
-"""Reads YAML as plain values, with the line of every key and item, so that errors can name the line.
+"""A YAML reader that returns plain values with the line of every key and list item, so that errors can name the line.
 
-Only YAML 1.2's core types (those that editors check against a JSON Schema): `no` is text, `1e-3` a number, a date text.
+Only YAML 1.2's core types are read, as editors do for a JSON Schema: `no` is text, `1e-3` is a number, a date is text.
 """
 
 import json
@@ -15,11 +15,11 @@ from sweeps.errors import SpecError
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
-"""The nodes are counted with aliases expanded: otherwise nine lines of nested aliases could fill the memory."""
+"""Most nodes of a file, counted with aliases expanded: otherwise nine lines of nested aliases could fill the memory."""
 MAX_DEPTH = 32
 
 Location = tuple[str | int, ...]
-"""Keys and positions from the top of the file, e.g. `("grids", 0, "precision")`."""
+"""Location of a value: keys and list positions from the top of the file, e.g. `("grids", 0, "precision")`."""
 
 _TAG = "tag:yaml.org,2002:"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -27,7 +27,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error in the text itself, independent of the field."""
+    """Error in the YAML text itself, independent of the field."""
 
     at: Location
     line: int
@@ -36,18 +36,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A YAML file: its values, their lines, and errors in the text itself."""
+    """Parsed YAML file: its values, their lines, and errors in the text itself."""
 
     path: Path
     data: Any
-    """None, bool, int, float, str, list or dict with text keys, nested."""
+    """The file's value: None, bool, int, float, str, list or dict with text keys, nested."""
     lines: dict[Location, int] = field(default_factory=dict)
-    """Line numbers from 1: of the key for the value of a key, of the first line for an item of a list."""
+    """Line numbers from 1, by location: the line of the key for a key's value, and the first line of a list item."""
     problems: list[Problem] = field(default_factory=list)
-    """Duplicate keys, and values that no field accepts (read as None); the rest of the file is valid YAML."""
+    """Duplicate keys, and values that no field accepts (which are read as None); otherwise the file is valid YAML."""
 
     def line(self, location: Location) -> int:
-        """The line of `location`, or of the nearest part around it that is in the file."""
+        """Return the line of `location`, or of the nearest enclosing part that is in the file."""
         while location and location not in self.lines:
             location = location[:-1]
         return self.lines.get(location, 1)
@@ -59,7 +59,7 @@ def read_yaml(path: Path) -> Document:
 
 
 def parsed(text: str, path: Path) -> Document:
-    """The document of `text`, which is or will be the content of `path`. Raises as `read_yaml`."""
+    """Parse `text`, which is or will be the content of `path`. Raises as `read_yaml`."""
     document = Document(path, None)
     try:
         loader = _Loader(text)
@@ -104,7 +104,7 @@ def _unreadable(path: Path, line: int, problem: str) -> SpecError:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes and resolves YAML 1.2's core types; nothing is constructed by PyYAML."""
+    """Loader that composes nodes and resolves YAML 1.2's core types; PyYAML constructs no values."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012  # a class attribute by PyYAML's design
 
@@ -137,7 +137,7 @@ for _name, _pattern, _first in (
 
 
 class _Values:
-    """Turns nodes into plain values, noting lines and problems in the document."""
+    """Converter of nodes into plain values, which records lines and problems in the document."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -170,7 +170,7 @@ class _Values:
             if not isinstance(key_node, yaml.ScalarNode) or _CONTROL.search(key_node.value):
                 self._wrong(at, "a key must be one line of text", line)
                 continue
-            # A key is always text: `1: x` gives the unknown key "1".
+            # Keys are always read as text: `1: x` has the key "1".
             place = (*at, key_node.value)
             if key_node.value in values:
                 first = self._document.lines[place]

@@ -1,4 +1,4 @@
-"""A sweep file is written as text. Pure."""
+"""The writer of sweep files as YAML text. Pure."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ import yaml
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes text that a sweep file's YAML 1.2 would read as a number, too."""
+    """Dumper that also quotes text which YAML 1.2, as sweep files are read, would take for a number."""
 
 
 Dumper.add_implicit_resolver(
@@ -18,6 +18,6 @@ Dumper.add_implicit_resolver(
 
 
 def dumped(data: Any) -> str:
-    """A whole file, without comments."""
+    """Return the text of a whole file, without comments."""
     style: dict[str, Any] = {"sort_keys": False, "default_flow_style": None, "allow_unicode": True, "width": 100}
     return str(yaml.dump(data, Dumper=Dumper, **style))

@@ -10,7 +10,7 @@ from sweeps.store.client import active_runs, connect, translated
 from sweeps.store.run_content import JOB_KEY
 from sweeps.store.run_writer import upload, uploaded
 from sweeps.store.uri import has_store
-from sweeps.stored_profiles import Kept, kept_of
+from sweeps.stored_profiles import ProfileFiles, profiles_of_run
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ PLACE = "profiles"
 def bring_profiles(client: "MlflowClient", journal: Journal, job: Job, run_id: str) -> None:
     """Upload what the journal's workspace has of a job and its run has not. Files of the same name and size are taken
     for the same: whoever profiles a job again has `attach_profiles` replace them. Raises `StoreError`."""
-    files = _files(kept_of(Workspace(journal.path.parent), job.build_key, job.device_id, job.run))
+    files = _files(profiles_of_run(Workspace(journal.path.parent), job.build_key, job.device_id, job.run))
     if not files:
         return
     place = client.get_run(run_id).info.artifact_uri
@@ -31,7 +31,7 @@ def bring_profiles(client: "MlflowClient", journal: Journal, job: Job, run_id: s
         upload(client, place, missing)
 
 
-def attach_profiles(workspace: Workspace, sweep: str, job_key: str, profiles: Iterable[Kept]) -> bool:
+def attach_profiles(workspace: Workspace, sweep: str, job_key: str, profiles: Iterable[ProfileFiles]) -> bool:
     """Put them on the job's run; `False` where MLflow has none: it gets them when it is published. Raises
     `StoreError`."""
     uri = workspace.tracking_uri
@@ -47,7 +47,7 @@ def attach_profiles(workspace: Workspace, sweep: str, job_key: str, profiles: It
         return bool(runs)
 
 
-def _files(profiles: Iterable[Kept]) -> dict[str, Path]:
+def _files(profiles: Iterable[ProfileFiles]) -> dict[str, Path]:
     """Return the files by name; one that is gone, or is no file of its own, is left out."""
     paths = [path for profile in profiles for path in (profile.document, profile.file)]
     return {f"{PLACE}/{path.name}": path for path in paths if path.is_file() and not path.is_symlink()}

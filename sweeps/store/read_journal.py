@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sweeps.journal.journal import Journal
-from sweeps.journal.next_step_hints import told_by
+from sweeps.journal.next_step_hints import hints_of
 from sweeps.journal.rebuild import read_results
 from sweeps.journal.remaining_jobs import no_results
 from sweeps.ranking.rank import rank_rows
@@ -25,10 +25,10 @@ def _rank(journal: Journal, sweep: str, device: str | None) -> Ranking:
     if not places:
         raise no_results(journal, sweep)
     spec, imported = journal.plans.spec(sweep), journal.imports.of_sweep(sweep)
-    hints = told_by(spec)
+    hints = hints_of(spec)
     if device is None:
         rows = journal.results.rows(sweep)
-        return rank_rows(rows, spec.objective, sweep, imported=imported, told=hints)
+        return rank_rows(rows, spec.objective, sweep, imported=imported, hints=hints)
     called = devices_called({(place.place_id, name) for place, name in places.items()}, device)
     chosen = {place for place, name in places.items() if (place.place_id, name) in called}
     rows = [row for place in sorted(chosen) for row in journal.results.rows(sweep, place)]

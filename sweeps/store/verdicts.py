@@ -14,7 +14,7 @@ from typing import NamedTuple, Self, TypeVar
 
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
-from sweeps.journal.next_step_hints import told_by
+from sweeps.journal.next_step_hints import hints_of
 from sweeps.journal.rebuild import read_results
 from sweeps.journal.result_place import Place
 from sweeps.journal.results_table import Watermark
@@ -174,7 +174,7 @@ class Verdicts:
         replanned = everything or judged_to is None or judged_to[2] != plan
         verdicts: list[PlaceVerdict] = []
         costs = {}
-        hints = told_by(spec)
+        hints = hints_of(spec)
         with_results = journal.results.places(sweep)
         places = (
             set(with_results) if everything else changed | (fleet.with_results(self.db, sweep) - with_results.keys())
@@ -183,7 +183,7 @@ class Verdicts:
             if self._each is not None and done % 10 == 0:
                 self._each(done, len(places))
             rows = journal.results.rows(sweep, place)
-            ranked = rank_rows(rows, spec.objective, sweep, told=hints)
+            ranked = rank_rows(rows, spec.objective, sweep, hints=hints)
             verdicts += verdicts_of(sweep, ranked.devices, rows)
             costs[place] = costs_of(rows, spec.objective)
         if replanned and not everything:

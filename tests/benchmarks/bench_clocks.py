@@ -54,19 +54,19 @@ CLOCKS = {**COARSE, **BLURRED, **FINE}
 
 @dataclass(frozen=True)
 class Shipped:
-    """What one sweep shipped, and what it says of it."""
+    """The build that one sweep shipped, and what the sweep says of it."""
 
     regret: float
     labelled: bool
     covered: bool
     half_width: float
-    """Of the interval, as a share of the estimate."""
+    """The half-width of the interval, as a share of the estimate."""
 
 
 def run(clock: str, noise: str, arm: str, seeds: range) -> list[Shipped]:
     ticks, base_ms = CLOCKS[clock]
     phone = replace(PHONES[noise], name=clock, ticks=ticks)
-    found = []
+    shipped = []
     for seed in seeds:
         true_ms = latencies_ms(VARIANTS, base_ms, SIGMA, seed)
         protocol = PRESETS["quick" if arm == "quick" else "race"]
@@ -77,18 +77,18 @@ def run(clock: str, noise: str, arm: str, seeds: range) -> list[Shipped]:
         assert job.p50_ms.low is not None
         assert job.p50_ms.high is not None
         half_width = (job.p50_ms.high - job.p50_ms.low) / 2 / job.p50_ms.value
-        found.append(Shipped(sweep.regret, job.coarse_clock, bool(job.covered), half_width))
-    return found
+        shipped.append(Shipped(sweep.regret, job.coarse_clock, bool(job.covered), half_width))
+    return shipped
 
 
-def figures(clock: str, found: list[Shipped]) -> list[Figure]:
-    labelled = 100 * float(np.mean([one.labelled for one in found]))
-    unsaid = sum(one.regret > BAD and not one.labelled for one in found)
-    good = 100 * float(np.mean([one.regret <= NEGLIGIBLE for one in found]))
-    covered = 100 * float(np.mean([one.covered for one in found]))
-    half = 100 * float(np.median([one.half_width for one in found]))
+def figures(clock: str, shipped: list[Shipped]) -> list[Figure]:
+    labelled = 100 * float(np.mean([sweep.labelled for sweep in shipped]))
+    unsaid = sum(sweep.regret > BAD and not sweep.labelled for sweep in shipped)
+    good = 100 * float(np.mean([sweep.regret <= NEGLIGIBLE for sweep in shipped]))
+    covered = 100 * float(np.mean([sweep.covered for sweep in shipped]))
+    half = 100 * float(np.median([sweep.half_width for sweep in shipped]))
     result = [
-        at_most(f"{clock}: over 5 % worse is shipped without a label", unsaid, f"of {len(found)}", 0),
+        at_most(f"{clock}: over 5 % worse is shipped without a label", unsaid, f"of {len(shipped)}", 0),
         Figure(f"{clock}: what is shipped is within 2 %", good, "%"),
         Figure(f"{clock}: half-width of the winner's interval, median", half, "%"),
     ]
@@ -108,16 +108,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--processes", type=int, default=2)
-    given = parser.parse_args()
-    seeds = range(given.seeds)
+    options = parser.parse_args()
+    seeds = range(options.seeds)
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     cells = [(clock, noise, arm, seeds) for clock in CLOCKS for noise in NOISE for arm in ARMS]
-    found: dict[str, list[Shipped]] = {clock: [] for clock in CLOCKS}
-    with ProcessPoolExecutor(given.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+    shipped_by_clock: dict[str, list[Shipped]] = {clock: [] for clock in CLOCKS}
+    with ProcessPoolExecutor(options.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         for (clock, noise, arm, _), shipped in zip(cells, pool.map(run, *zip(*cells, strict=True)), strict=True):
-            found[clock] += shipped
+            shipped_by_clock[clock] += shipped
             print(f"{clock}, {noise}, {arm}", file=sys.stderr)
-    every = [figure for clock, shipped in found.items() for figure in figures(clock, shipped)]
+    every = [figure for clock, shipped in shipped_by_clock.items() for figure in figures(clock, shipped)]
     finish("coarse clocks, on simulated phones", every, seeds=len(seeds), variants=VARIANTS)
 
 

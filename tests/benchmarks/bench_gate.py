@@ -1,4 +1,4 @@
-"""How often `compare` lets a set of builds pass that did not change, and one pass of which a build became slower.
+"""`compare` lets unchanged builds pass, and catches a build that became slower, so often.
 
 python tests/benchmarks/bench_gate.py [--seeds 400]
 
@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from bench_sessions import BUILDS, CONDITIONS, DAY_S, DEVICE, MARGIN_PERCENT, PROCESS_CV, ROUNDS
+from bench_sessions import BUILDS, DAY_S, DEVICE, MARGIN_PERCENT, PROCESS_CV, ROUNDS
 from report import Figure, at_least, at_most, finish
 from scipy.stats import binom
 
 from sweeps.ranking.comparison import compare
 from sweeps.ranking.comparison_input import Origin, Result
 from sweeps.ranking.session_ratio import MOST_SESSIONS, Series
+from tests.builders import result_of
 
 PASSES = 80.0
 WRONG = 5.0
@@ -49,16 +50,16 @@ class Noise:
 
 @dataclass(frozen=True)
 class Cell:
-    """What was simulated: `others` is the factor of the latencies of all builds but the first."""
+    """One simulated case: `rest` is the factor of the latencies of all builds but the first."""
 
     noise: Noise
     sessions: int
     first: float = 1.0
-    others: float = 1.0
+    rest: float = 1.0
 
     @property
     def text(self) -> str:
-        changes = {"first": self.first, "the others": self.others}
+        changes = {"first": self.first, "the others": self.rest}
         changed = [f"{name} {factor - 1:.0%} slower" for name, factor in changes.items() if factor > 1.0]
         return f"{self.noise.text}, {self.sessions} a side: {', '.join(changed) or 'unchanged'}"
 
@@ -74,29 +75,17 @@ def measured(
     checks = np.exp(shared[:, None] + PROCESS_CV * random.standard_normal((len(days), CHECKS)))
     origins = tuple(Origin(run=str(DAY_S * day), session=DAY_S * day) for day in days for _ in range(ROUNDS))
     results = [
-        Result(
-            name=f"build {build}",
-            model="net",
-            setup=(str(build),),
-            device=DEVICE,
-            device_id=DEVICE,
-            fingerprint="f",
-            conditions=CONDITIONS,
-            medians_ms=tuple(ms.ravel().tolist()),
-            origins=origins,
-            trust=(),
-        )
-        for build, ms in enumerate(medians)
+        result_of(f"build {build}", ms.ravel().tolist(), origins, device_id=DEVICE) for build, ms in enumerate(medians)
     ]
-    return results, [(float(ms), DAY_S * day) for day, one in zip(days, checks, strict=True) for ms in one]
+    return results, [(float(ms), DAY_S * day) for day, check in zip(days, checks, strict=True) for ms in check]
 
 
 def comparisons(cell: Cell, seeds: int) -> tuple[Counter[str], list[float]]:
-    """How many comparisons passed, found the first build slower (`caught`), and called an unchanged build slower
+    """Count the comparisons that passed, found the first build slower (`caught`), and called an unchanged build slower
     (`wrong`); and the number of sessions that each that was left open would take, as it said."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     needed: list[float] = []
-    factors = np.where(np.arange(BUILDS) == 0, cell.first, cell.others)
+    factors = np.where(np.arange(BUILDS) == 0, cell.first, cell.rest)
     unchanged = {f"build {build}" for build in np.flatnonzero(factors <= 1.0)}
     for seed in range(seeds):
         random = np.random.default_rng([seed, *cell.text.encode()])
@@ -105,30 +94,30 @@ def comparisons(cell: Cell, seeds: int) -> tuple[Counter[str], list[float]]:
         b, checks_b = measured(cell.noise, true_ms * factors, range(101, 101 + cell.sessions), random)
         sentinel = Series(*(tuple(values) for values in zip(*checks_a, *checks_b, strict=True)))
         compared = compare(("a", a), ("b", b), MARGIN_PERCENT, sentinels={DEVICE: (sentinel,)})
-        slower = {one.name for one in compared.results if one.finding == "slower"}
-        found["passes"] += compared.exit_code == 0
-        found["caught"] += "build 0" in slower
-        found["wrong"] += bool(slower & unchanged)
+        slower = {result.name for result in compared.results if result.finding == "slower"}
+        counts["passes"] += compared.exit_code == 0
+        counts["caught"] += "build 0" in slower
+        counts["wrong"] += bool(slower & unchanged)
         if compared.open_results:
             needed.append(compared.sessions_needed or math.inf)
-    return found, needed
+    return counts, needed
 
 
 def figures_of(cell: Cell, seeds: int, wrong: float, passes: float | None) -> list[Figure]:
     """`wrong`: the bound for each error. `passes`: that for sets of which nothing changed, if there is one."""
-    found, needed = comparisons(cell, seeds)
-    share = {name: 100 * found[name] / seeds for name in ("passes", "caught", "wrong")}
+    counts, needed = comparisons(cell, seeds)
+    share = {name: 100 * counts[name] / seeds for name in ("passes", "caught", "wrong")}
     name = f"{cell.text}: passes"
     figures = []
     if cell.first == TWICE:
         caught = f"{cell.text}: caught", share["caught"], "%"
         figures.append(at_least(*caught, CAUGHT) if wrong == WRONG else Figure(*caught))
-    elif cell.first == AT_MARGIN and cell.others == 1.0:
+    elif cell.first == AT_MARGIN and cell.rest == 1.0:
         figures.append(at_most(name, share["passes"], "%", wrong))
     else:
         passing = name, share["passes"], "%"
         figures.append(Figure(*passing) if passes is None else at_least(*passing, passes))
-    if cell.others == 1.0:
+    if cell.rest == 1.0:
         figures.append(at_most(f"{cell.text}: an unchanged build called slower", share["wrong"], "%", wrong))
     if needed and cell.first == 1.0:
         figures.append(Figure(f"{cell.text}: open ones say that they need", _median(needed), "sessions"))
@@ -140,7 +129,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=400)
     seeds = parser.parse_args().seeds
-    # What the rule has to reach is bounded as it stands; elsewhere a share fails that is more than 5 % beyond doubt.
+    # The share that the rule has to reach is bounded as it stands; elsewhere a share fails that is more than 5 % beyond
+    # doubt.
     doubtless = 100 * float(binom.ppf(0.999, seeds, WRONG / 100)) / seeds
     figures: list[Figure] = []
     for noise, sessions, passes in (
@@ -156,9 +146,9 @@ def main() -> None:
         wrong = WRONG if sessions == 3 and noise in (Noise(shared=1.0), Noise(own=1.0)) else doubtless
         for factor in (1.0, AT_MARGIN, TWICE):
             figures += figures_of(Cell(noise, sessions, first=factor), seeds, wrong, passes)
-    # What the rule does not promise: a common change and one of a build alone may add up to more than the margin.
-    for shared, others in product((1.0, 2.0), (1.01, 1.02, 1.03, AT_MARGIN)):
-        cell = Cell(Noise(shared=shared), 3, first=AT_MARGIN, others=others)
+    # The rule does not promise this case: a common change and one of a build alone may add up to more than the margin.
+    for shared, factor_of_rest in product((1.0, 2.0), (1.01, 1.02, 1.03, AT_MARGIN)):
+        cell = Cell(Noise(shared=shared), 3, first=AT_MARGIN, rest=factor_of_rest)
         figures += figures_of(cell, seeds, doubtless, None)
     finish("sets of builds that pass a comparison, simulated", figures, seeds=seeds, builds=BUILDS)
 

@@ -64,13 +64,13 @@ Row = tuple[float, float, bool, bool]
 
 def rows(case: str, seeds: range) -> list[Row]:
     phone, protocol = CASES[case]
-    found = []
+    holds_and_halves = []
     for seed in seeds:
         sweep = simulate(phone, latencies_ms(VARIANTS, 10.0, 0.15, seed), protocol, seed=seed)
         for job in sweep.jobs.values():
             own = p50_estimate(list(job.medians_ms.values()))
             if own.low is not None:
-                found.append(
+                holds_and_halves.append(
                     (
                         _half(job.p50_ms),
                         _half(own),
@@ -78,17 +78,17 @@ def rows(case: str, seeds: range) -> list[Row]:
                         _holds(own, job.true_p50_ms),
                     )
                 )
-    return found
+    return holds_and_halves
 
 
 Winner = tuple[bool, bool, float, float, int]
-"""Whether its interval holds the truth, and would if it had not been selected; how far their upper ends are above the
-estimate (%); among how many it was selected."""
+"""The interval of the winner holds the truth, and would if it had not been selected; how far their upper ends are above
+the estimate (%); among how many it was selected."""
 
 
 def winners(case: str, seeds: range) -> list[Winner]:
     equal, phone, protocol = WINNERS[case]
-    found = []
+    coverage = []
     for seed in seeds:
         true_ms = latencies_ms(VARIANTS, 10.0, 0.15, seed)
         best = min(true_ms.values())
@@ -96,11 +96,11 @@ def winners(case: str, seeds: range) -> list[Winner]:
         sweep = simulate(phone, true_ms, protocol, seed=seed)
         assert sweep.named is not None
         job = sweep.jobs[sweep.named]
-        medians = [one.medians_ms for one in sweep.jobs.values()]
+        medians = [job.medians_ms for job in sweep.jobs.values()]
         every = latency_intervals(medians, two_speeds(medians))
         own = every[list(sweep.jobs).index(sweep.named)]
         first = first_place(list(sweep.jobs.values()), LATENCY, smaller=True)
-        found.append(
+        coverage.append(
             (
                 _holds(job.p50_ms, job.true_p50_ms),
                 _holds(own, job.true_p50_ms),
@@ -109,7 +109,7 @@ def winners(case: str, seeds: range) -> list[Winner]:
                 first.candidates,
             )
         )
-    return found
+    return coverage
 
 
 def _above(estimate: Estimate) -> float:
@@ -133,26 +133,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=400)
     parser.add_argument("--winners", action="store_true", help="Only the intervals of winners.")
-    given = parser.parse_args()
-    seeds = given.seeds
+    options = parser.parse_args()
+    seeds = options.seeds
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    if given.winners:
+    if options.winners:
         finish("intervals of winners, on simulated phones", _winner_figures(seeds), seeds=seeds, variants=VARIANTS)
     halves = (range(0, seeds // 2), range(seeds // 2, seeds))
-    asked = [(case, half) for case in CASES for half in halves]
+    pairs = [(case, half) for case in CASES for half in halves]
     figures = []
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        found = list(pool.map(rows, *zip(*asked, strict=True)))
+        results = list(pool.map(rows, *zip(*pairs, strict=True)))
     for number, case in enumerate(CASES):
-        first, second = (np.array(part, dtype=np.float64) for part in found[2 * number : 2 * number + 2])
+        first, second = (np.array(part, dtype=np.float64) for part in results[2 * number : 2 * number + 2])
         every = np.concatenate([first, second])
         half, own_half = np.median(every[:, :2], axis=0)
         holds, own_holds = 100 * every[:, 2:].mean(axis=0)
-        what = f"{case}: half-width, median"
+        label = f"{case}: half-width, median"
         figures += [
-            at_most(what, float(half), "%", 2.6)
+            at_most(label, float(half), "%", 2.6)
             if case == "processes 2%, 3 rounds"
-            else Figure(what, float(half), "%"),
+            else Figure(label, float(half), "%"),
             Figure(f"{case}: half-width of Student's", float(own_half), "%"),
             _coverage(case, float(holds)),
             Figure(f"{case}: Student's holds the truth", float(own_holds), "%"),
@@ -170,9 +170,9 @@ def main() -> None:
 def _winner_figures(seeds: int) -> list[Figure]:
     numbers = range(seeds)
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        found = list(pool.map(winners, WINNERS, [numbers] * len(WINNERS)))
+        results = list(pool.map(winners, WINNERS, [numbers] * len(WINNERS)))
     figures, pooled = [], []
-    for case, rows_ in zip(WINNERS, found, strict=True):
+    for case, rows_ in zip(WINNERS, results, strict=True):
         every = np.array(rows_, dtype=np.float64)
         holds, own_holds = 100 * every[:, :2].mean(axis=0)
         above, own_above = np.median(every[:, 2:4], axis=0)
@@ -189,10 +189,10 @@ def _winner_figures(seeds: int) -> list[Figure]:
 
 
 def _coverage(case: str, holds: float) -> Figure:
-    what = f"{case}: holds the truth"
+    label = f"{case}: holds the truth"
     if case.startswith("processes") and case.endswith("3 rounds"):
-        return Figure(what, holds, "%", "93 to 97 %", 93 <= holds <= 97)
-    return at_least(what, holds, "%", 93) if case.startswith("processes") else Figure(what, holds, "%")
+        return Figure(label, holds, "%", "93 to 97 %", 93 <= holds <= 97)
+    return at_least(label, holds, "%", 93) if case.startswith("processes") else Figure(label, holds, "%")
 
 
 if __name__ == "__main__":

@@ -63,10 +63,10 @@ class Driver:
             line = self._process.stdout.readline()
         if not line:
             sys.exit("the driver has ended: see above")
-        told = json.loads(line)
-        if "error" in told:
-            sys.exit(f"{method}: {told['error']}")
-        return told["answer"]
+        reply = json.loads(line)
+        if "error" in reply:
+            sys.exit(f"{method}: {reply['error']}")
+        return reply["answer"]
 
     def close(self) -> None:
         self._process.communicate()
@@ -77,11 +77,11 @@ def call_figures(lab: Lab) -> list[Figure]:
     cold = []
     for _ in range(COLD_ROUNDS):
         driver = Driver(lab)
-        found = driver("devices")
-        if len(found["devices"]) != len(HOSTS) * PHONES:
-            sys.exit(f"not all devices were found: {found['devices']}")
-        cold.append(found["cold_s"])
-        again = driver("again", WARM_ROUNDS)
+        reply = driver("devices")
+        if len(reply["devices"]) != len(HOSTS) * PHONES:
+            sys.exit(f"not all devices were found: {reply['devices']}")
+        cold.append(reply["cold_s"])
+        warm_s = driver("again", WARM_ROUNDS)
         if len(cold) < COLD_ROUNDS:
             driver.close()
     say("all devices are found")
@@ -96,26 +96,26 @@ def call_figures(lab: Lab) -> list[Figure]:
     small = driver("plant", "b" * 64, 100_000)
     driver("once", "b" * 64)
     taken_ms = {
-        size_: [1000 * one for one in driver("calls", key, WORK_S)]
+        size_: [1000 * seconds for seconds in driver("calls", key, WORK_S)]
         for size_, key in ((small, "b" * 64), (size, ARTIFACT))
     }
-    empty_ms = [1000 * one for one in driver("ray_calls", WORK_S)]
+    empty_ms = [1000 * seconds for seconds in driver("ray_calls", WORK_S)]
     driver.close()
     figures = [
         at_most(f"all devices, first time, median of {COLD_ROUNDS}", statistics.median(cold), "s", 1.0),
         Figure("all devices, first time, slowest", max(cold), "s"),
-        at_most(f"all devices, again, median of {WARM_ROUNDS}", 1000 * statistics.median(again), "ms", 20.0),
-        Figure("all devices, again, slowest", 1000 * max(again), "ms"),
+        at_most(f"all devices, again, median of {WARM_ROUNDS}", 1000 * statistics.median(warm_s), "ms", 20.0),
+        Figure("all devices, again, slowest", 1000 * max(warm_s), "ms"),
         Figure(f"call that does nothing: Ray's part, median of {len(empty_ms)}", statistics.median(empty_ms), "ms"),
         Figure("call that does nothing: Ray's part, slowest", max(empty_ms), "ms"),
     ]
-    for bytes_, taken in taken_ms.items():
+    for bytes_, times_ms in taken_ms.items():
         name = f"call beyond its work, artifact of {bytes_ / 1e6:.1f} MB"
         figures += [
-            at_most(f"{name}, median of {len(taken)}", statistics.median(taken), "ms", 5.0),
-            Figure(f"{name}, 95th percentile", statistics.quantiles(taken, n=20)[-1], "ms"),
+            at_most(f"{name}, median of {len(times_ms)}", statistics.median(times_ms), "ms", 5.0),
+            Figure(f"{name}, 95th percentile", statistics.quantiles(times_ms, n=20)[-1], "ms"),
             # Without a bound: one slow call of Ray's is as slow as the whole figure.
-            Figure(f"{name}, slowest", max(taken), "ms"),
+            Figure(f"{name}, slowest", max(times_ms), "ms"),
         ]
     for name in HOSTS:
         figures.append(at_most(f"bytes to {name} for an artifact of {size / 1e6:.1f} MB", sent[0][name], "times", 1.05))
@@ -124,7 +124,7 @@ def call_figures(lab: Lab) -> list[Figure]:
 
 
 class Faults:
-    """What happened to a driver that works on all devices, from its own record."""
+    """The faults of a driver that works on all devices, from its own record."""
 
     def __init__(self, lab: Lab, rounds: int) -> None:
         self._lab = lab
@@ -134,7 +134,7 @@ class Faults:
         if failed := self._driver("once", ARTIFACT):
             sys.exit(f"work failed: {failed}")
         self._driver("begin", ARTIFACT, BLOCK_S)
-        self.taken: dict[str, list[float]] = {}
+        self.took_s: dict[str, list[float]] = {}
         """Seconds by what was timed, one value for each fault."""
 
     def run(self) -> list[Figure]:
@@ -156,10 +156,10 @@ class Faults:
         self._fault(f"cut for {seconds:g} s", name, lambda: network.cut(name), seconds, lambda: network.mend(name))
 
     def _fault(
-        self, what: str, name: str, inject: Callable[[], None], seconds: float, mend: Callable[[], None]
+        self, fault: str, name: str, inject: Callable[[], None], seconds: float, mend: Callable[[], None]
     ) -> None:
         time.sleep(3 * BLOCK_S)
-        say(f"{name}: {what}")
+        say(f"{name}: {fault}")
         began = time.monotonic()
         inject()
         time.sleep(max(0.0, began + seconds - time.monotonic()))
@@ -167,25 +167,25 @@ class Faults:
         mended = time.monotonic()
         self._lab.wait(lambda: len(self._back(name, mended)) == PHONES, 120.0)
         record = self._driver("so_far")
-        seen = [(at, answers) for at, host, answers in record["seen"] if host == name and at > began]
+        beats = [(at, answers) for at, host, answers in record["seen"] if host == name and at > began]
         away = [at for at, device, _, kind in record["events"] if device.startswith(name) and kind and at > began]
-        if not any(not answers for _, answers in seen) or not away:
-            sys.exit(f"{name}: {what}: the driver has not seen it")
+        if not any(not answers for _, answers in beats) or not away:
+            sys.exit(f"{name}: {fault}: the driver has not seen it")
         for text, seconds_ in (
-            (SEEN, next(at for at, answers in seen if not answers) - began),
+            (SEEN, next(at for at, answers in beats if not answers) - began),
             (AWAY, away[0] - began),
-            (HEARD, max(0.0, max(at for at, answers in seen if answers) - mended)),
+            (HEARD, max(0.0, max(at for at, answers in beats if answers) - mended)),
             (ON, max(self._back(name, mended).values())),
         ):
-            self.taken.setdefault(f"{what}: {text}", []).append(seconds_)
+            self.took_s.setdefault(f"{fault}: {text}", []).append(seconds_)
 
     def _back(self, name: str, since: float) -> dict[str, float]:
         """Seconds until each of the host's devices had done something again."""
-        found: dict[str, float] = {}
+        away_s: dict[str, float] = {}
         for at, device, _, kind in self._driver("so_far")["events"]:
             if device.startswith(name) and not kind and at > since:
-                found.setdefault(device, at - since)
-        return found
+                away_s.setdefault(device, at - since)
+        return away_s
 
     def _restart(self) -> None:
         time.sleep(10.0)
@@ -196,7 +196,7 @@ class Faults:
 
     def _times(self) -> list[Figure]:
         figures = []
-        for name, values in self.taken.items():
+        for name, values in self.took_s.items():
             median = statistics.median(values)
             bound = next((bound for text, bound in BOUNDS.items() if name.endswith(text)), None)
             figures.append(at_most(name, median, "s", bound) if bound else Figure(name, median, "s"))
@@ -205,7 +205,7 @@ class Faults:
         return figures
 
     def _counts(self, events: list[tuple[float, str, int, str]]) -> list[Figure]:
-        """What was done against what was started on the hosts."""
+        """Compare the work that was done with the work that was started on the hosts."""
         lost, twice, repeated = 0, 0, {True: 0, False: 0}
         for name in HOSTS:
             for file in (self._lab.network.computers[name].folder / "work").iterdir():
@@ -227,7 +227,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("calls", "faults"))
     parser.add_argument("--rounds", type=int, default=3, help="of cuts and stops")
-    given = parser.parse_args()
+    options = parser.parse_args()
     if why := missing():
         sys.exit(f"bench_lab: {why}")
     # Without it the computers would end all the same, but their files would stay.
@@ -236,15 +236,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name, network(Path(name)) as computers:
         lab = Lab(computers)
         lab.start()
-        told = {host["name"]: len(host["devices"]) for host in lab.hosts()}
-        if told != dict.fromkeys(HOSTS, PHONES):
-            sys.exit(f"not the lab that was started: {told}")
+        phones_of_host = {host["name"]: len(host["devices"]) for host in lab.hosts()}
+        if phones_of_host != dict.fromkeys(HOSTS, PHONES):
+            sys.exit(f"not the lab that was started: {phones_of_host}")
         say("three hosts have joined")
-        if given.only != "faults":
+        if options.only != "faults":
             figures += call_figures(lab)
-        if given.only != "calls":
-            figures += Faults(lab, given.rounds).run()
-    finish("lab", figures, hosts=len(HOSTS), phones=len(HOSTS) * PHONES, rounds=given.rounds, only=given.only)
+        if options.only != "calls":
+            figures += Faults(lab, options.rounds).run()
+    finish("lab", figures, hosts=len(HOSTS), phones=len(HOSTS) * PHONES, rounds=options.rounds, only=options.only)
 
 
 if __name__ == "__main__":

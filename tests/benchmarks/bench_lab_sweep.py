@@ -64,7 +64,7 @@ _EDGESWEEP = Path(sys.executable).with_name("edgesweep")
 
 
 def lacking() -> str:
-    """Why this cannot run here, with the next step; empty if it can."""
+    """Say why this cannot run here, with the next step; empty if it can."""
     if why := missing():
         return why
     if not postgresql.programs():
@@ -108,12 +108,12 @@ class Tracking:
         wait(self._answers)
 
     def refused(self) -> int:
-        """How many requests the server could not answer."""
+        """Count the requests that the server could not answer."""
         return (self.computer.folder / "mlflow.log").read_text(errors="replace").count('" 500 ')
 
     def _answers(self) -> bool:
-        asked = f"import urllib.request; urllib.request.urlopen('{self.uri}/health', timeout=5)"
-        with self.computer.start([sys.executable, "-c", asked], self.computer.folder / "asked.log") as process:
+        request = f"import urllib.request; urllib.request.urlopen('{self.uri}/health', timeout=5)"
+        with self.computer.start([sys.executable, "-c", request], self.computer.folder / "asked.log") as process:
             return process.wait() == 0
 
     def _run(self, *words: object) -> None:
@@ -142,7 +142,7 @@ class Sweep:
         words += ["--lab", self.lab.head, "--token-file", "lab-token"]
         return self.computer.start(words, self.log, MLFLOW_TRACKING_URI=self.tracking.uri)
 
-    def told(self, *words: str) -> Any:
+    def json_of(self, *words: str) -> Any:
         """A command's JSON document."""
         argv = [str(_EDGESWEEP), *words, "--workspace", "results", "--json"]
         with self.computer.start(argv, MLFLOW_TRACKING_URI=self.tracking.uri) as process:
@@ -150,14 +150,14 @@ class Sweep:
         return json.loads(out)
 
     def blocks(self) -> Counter[str]:
-        """How many each phone has measured, by its serial number."""
+        """Count the blocks that each phone has measured, by its serial number."""
         file = self.computer.folder / "home" / "results" / "journal.sqlite"
         if not file.exists():
             return Counter()
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=30.0)) as journal:
             try:
                 return Counter(device_id for (device_id,) in journal.execute(BLOCKS))
-            except sqlite3.OperationalError:  # it has no tables yet
+            except sqlite3.OperationalError:  # the journal has no tables yet
                 return Counter()
 
     def goes_on(self, phones: tuple[str, ...]) -> float:
@@ -191,7 +191,7 @@ def faults(lab: Lab, sweep: Sweep) -> list[Figure]:
     say(f"{MOVED} measures on {HOSTS[0]} after {moved_s:.1f} s")
     if run.wait(AWAY_S + 600) != 0:
         sys.exit(f"the sweep has failed: {sweep.log.read_text()}")
-    status = sweep.told("status")
+    status = sweep.json_of("status")
     left = sweep.blocks()[LEFT] - before[LEFT]
     say(f"the first run ends: {status['measured']} measured, {status['pending']} wait, {status['failed']} failed")
     return [
@@ -212,7 +212,7 @@ def brought_back(lab: Lab, sweep: Sweep) -> list[Figure]:
     lab.join(KILLED)
     if sweep.start().wait(600) != 0:
         sys.exit(f"the second run has failed: {sweep.log.read_text()}")
-    status, verified = sweep.told("status"), sweep.told("journal", "verify", "--store")
+    status, verified = sweep.json_of("status"), sweep.json_of("journal", "verify", "--store")
     for finding in verified["findings"]:
         say(f"{finding['where']}: {finding['message']}")
     return [
@@ -239,13 +239,13 @@ def bench(computers: Network, log: Path) -> list[Figure]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--log", type=Path, help="a folder for what the sweep and MLflow say")
-    given = parser.parse_args()
+    options = parser.parse_args()
     if why := lacking():
         sys.exit(f"bench_lab_sweep: {why}")
     # Without it the computers would end all the same, but their files would stay.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench_lab_sweep: ended"))
     with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name, network(Path(name) / "net") as computers:
-        log = (given.log or Path(name)).resolve()
+        log = (options.log or Path(name)).resolve()
         log.mkdir(parents=True, exist_ok=True)
         figures = bench(computers, log)
     finish("lab sweep: a cut, a killed host, phones that move", figures, hosts=len(HOSTS), jobs=JOBS)

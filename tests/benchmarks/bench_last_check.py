@@ -1,4 +1,4 @@
-"""What a sweep ships where the device shifts, or is loaded for a while, around the last check of its sentinel.
+"""A sweep ships a good build also where the device shifts, or is loaded for a while, around the last sentinel check.
 
 python tests/benchmarks/bench_last_check.py [--seeds 100]
 
@@ -36,10 +36,10 @@ CVS = (0.01, 0.02, 0.04)
 class Shipped:
     regret: float
     named: bool
-    """Whether the first lines name a better estimate that was disqualified."""
+    """The first lines name a better estimate that was disqualified."""
     moved: bool
     held: bool
-    """Whether the interval holds the truth."""
+    """The interval holds the truth."""
     blocks: int
 
 
@@ -114,20 +114,22 @@ def main() -> None:
     figures: list[Figure] = []
     for world in (burst, shift):
         name = f"a {world.__name__} at the last check"
-        found = [run(world, seed) for seed in range(seeds)]
-        worse = sum(one.regret > MUCH and not one.named for one in found)
-        within = 100 * sum(one.regret <= NEGLIGIBLE for one in found) / seeds
+        runs = [run(world, seed) for seed in range(seeds)]
+        worse = sum(sweep.regret > MUCH and not sweep.named for sweep in runs)
+        within = 100 * sum(sweep.regret <= NEGLIGIBLE for sweep in runs) / seeds
         figures += [
             at_most(f"{name}: over 5 % worse, and nothing disqualified is named beside it", worse, "sweeps", 0),
             at_least(f"{name}: what ships is within 2 %", within, "%", 95),
-            Figure(f"{name}: blocks of a sweep, mean", float(np.mean([one.blocks for one in found])), "blocks"),
+            Figure(f"{name}: blocks of a sweep, mean", float(np.mean([sweep.blocks for sweep in runs])), "blocks"),
         ]
     races = [run(slow_start, seed, race=True) for seed in range(seeds)]
     figures += [
         at_most(
-            "slow start: winners of races with device_moved", 100 * sum(one.moved for one in races) / seeds, "%", 5
+            "slow start: winners of races with device_moved", 100 * sum(sweep.moved for sweep in races) / seeds, "%", 5
         ),
-        Figure("slow start: the winner's interval holds the truth", 100 * sum(one.held for one in races) / seeds, "%"),
+        Figure(
+            "slow start: the winner's interval holds the truth", 100 * sum(sweep.held for sweep in races) / seeds, "%"
+        ),
     ]
     finish("last check: what ships where the device shifts at the end", figures, seeds=seeds)
 

@@ -1,4 +1,4 @@
-"""What a driver's own CPU and memory cost per job, with 100 and with 1,000 phones in its lab.
+"""A driver's own CPU and memory are measured per job, with 100 and with 1,000 phones in its lab.
 
     python tests/benchmarks/bench_many_phones.py [--rounds 2] [--seconds 240]
 
@@ -57,7 +57,7 @@ from workers.plan_inputs import plan_sweep
 SIZES = (10, 100)
 """Hosts."""
 PHONES, TOGETHER = 10, 10
-"""Of a host, and hosts of an actor."""
+"""The phones of a host, and the hosts of an actor."""
 JOBS, ROUNDS, BLOCK_S = 5, 2, 60.0
 TIMES = 1.3
 TAG = "many"
@@ -100,8 +100,8 @@ class Agents:
     def call(self, number: int, method: str, *values: Any, **shared: Any) -> Any:
         agent = self._agents[number]
         if method == "about":
-            its = agent.hello()
-            return about(its.name, its.machine, its.boot, its.versions)
+            hello = agent.hello()
+            return about(hello.name, hello.machine, hello.boot, hello.versions)
         if method == "run":
             lease, request, acknowledged = values
             return agent.run(*lease, replace(request, **shared), acknowledged)
@@ -137,11 +137,11 @@ def _agent(folder: Path, number: int, block_s: float) -> HostAgent:
     folder.mkdir(parents=True)
     outbox = Outbox(folder / "outbox.sqlite", "1")
     phone = FakeDevice(folder, "steady").facts()
-    found = {f"fake:{number}-{one}": replace(phone, device_id=f"phone-{number}-{one}") for one in range(PHONES)}
+    phones = {f"fake:{number}-{index}": replace(phone, device_id=f"phone-{number}-{index}") for index in range(PHONES)}
     agent = HostAgent(
         Identity(name=f"host-{number}", machine=str(number), boot=1, versions=versions(), tags=(TAG,)),
         folder,
-        Inventory(lambda: (list(found), {}), lambda name: replace(found[name], name=name), time.monotonic),
+        Inventory(lambda: (list(phones), {}), lambda name: replace(phones[name], name=name), time.monotonic),
         Leases(time.monotonic, outbox.next_epoch),
         outbox,
         lambda _: Phone(block_s),
@@ -170,17 +170,17 @@ def drive(hosts: int, seconds: float, folder: Path) -> dict[str, float]:
     ray.get([actor.call.remote(0, "hello") for actor in actors])
     shared = Shared()
     ends = [OneOf(actors[number // TOGETHER], number % TOGETHER) for number in range(hosts)]
-    found = [
+    hosts_found = [
         (f"host:{number}", RemoteHost(end, f"host-{number}", shared, Link(None))) for number, end in enumerate(ends)
     ]
-    told: list[str] = []
-    lab = Lab(lambda: found, "bench", versions(), time.monotonic, told.append)
+    events_of_lab: list[str] = []
+    lab = Lab(lambda: hosts_found, "bench", versions(), time.monotonic, events_of_lab.append)
     sweep = _sweep(folder, lab)
     assert len(sweep.plan.jobs) == hosts * PHONES * JOBS
     events: list[Event] = []
     with Journal.open(sweep.workspace.journal) as journal:
         journal.save_plan(sweep.plan)
-        # What is timed is no accuracy pass. All phones have one fingerprint.
+        # A timed block is no accuracy pass. All phones have one fingerprint.
         fingerprint = sweep.plan.devices[0].fingerprint
         accuracy = {"executor": fingerprint, "evaluation_id": sweep.plan.identities.evaluation_id}
         journal.attempts.add_accuracy(records.accuracy(sweep.plan.jobs[0], **accuracy))
@@ -206,7 +206,7 @@ def drive(hosts: int, seconds: float, folder: Path) -> dict[str, float]:
     ray.shutdown()
     for event in events[:5]:
         print(event, file=sys.stderr)
-    return {"done": done, "troubles": len(events) + len(told), "cpu_s": cpu_s, "took_s": took_s, "rss": rss}
+    return {"done": done, "troubles": len(events) + len(events_of_lab), "cpu_s": cpu_s, "took_s": took_s, "rss": rss}
 
 
 def _sweep(folder: Path, lab: Any) -> Sweep:
@@ -233,9 +233,9 @@ def measured(hosts: int, seconds: float) -> Mapping[str, float]:
     with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as folder:
         argv = [sys.executable, __file__, "--drive", str(hosts), "--seconds", str(seconds), "--folder", folder]
         done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    print(f"{hosts * PHONES} phones: {found}", file=sys.stderr, flush=True)
-    return found
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    print(f"{hosts * PHONES} phones: {figures}", file=sys.stderr, flush=True)
+    return figures
 
 
 def main() -> None:
@@ -244,18 +244,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=240.0, help="for ten minutes of a phone")
     parser.add_argument("--drive", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.drive:
-        print(json.dumps(drive(given.drive, given.seconds, given.folder)))
+    options = parser.parse_args()
+    if options.drive:
+        print(json.dumps(drive(options.drive, options.seconds, options.folder)))
         return
-    found = {hosts: [measured(hosts, given.seconds) for _ in range(given.rounds)] for hosts in SIZES}
+    runs = {hosts: [measured(hosts, options.seconds) for _ in range(options.rounds)] for hosts in SIZES}
     few, many = SIZES
 
     def of(hosts: int, value: Callable[[Mapping[str, float]], float]) -> float:
-        return median(value(one) for one in found[hosts])
+        return median(value(measurement) for measurement in runs[hosts])
 
     def per_job(hosts: int, name: str) -> float:
-        return of(hosts, lambda one: one[name] / (hosts * PHONES * JOBS))
+        return of(hosts, lambda measurement: measurement[name] / (hosts * PHONES * JOBS))
 
     figures = [
         at_most("CPU per job, 1,000 phones over 100", per_job(many, "cpu_s") / per_job(few, "cpu_s"), "times", TIMES),
@@ -263,15 +263,22 @@ def main() -> None:
     ]
     for hosts in SIZES:
         name = f"{hosts * PHONES} phones"
-        lost = hosts * PHONES * JOBS - of(hosts, lambda one: one["done"])
+        lost = hosts * PHONES * JOBS - of(hosts, lambda measurement: measurement["done"])
         figures += [
             at_most(f"{name}: jobs lost", lost, f"of {hosts * PHONES * JOBS}", 0),
-            at_most(f"{name}: phones or hosts that were waited for", of(hosts, lambda one: one["troubles"]), "", 0),
+            at_most(
+                f"{name}: phones or hosts that were waited for",
+                of(hosts, lambda measurement: measurement["troubles"]),
+                "",
+                0,
+            ),
             Figure(f"{name}: CPU per job", 1000 * per_job(hosts, "cpu_s"), "ms"),
-            Figure(f"{name}: memory beyond its start", of(hosts, lambda one: one["rss"] / 2**20), "MiB"),
-            Figure(f"{name}: the sweep took", of(hosts, lambda one: one["took_s"]), "s"),
+            Figure(
+                f"{name}: memory beyond its start", of(hosts, lambda measurement: measurement["rss"] / 2**20), "MiB"
+            ),
+            Figure(f"{name}: the sweep took", of(hosts, lambda measurement: measurement["took_s"]), "s"),
         ]
-    finish("many phones: what a driver costs per job", figures, rounds=given.rounds, seconds=given.seconds)
+    finish("many phones: what a driver costs per job", figures, rounds=options.rounds, seconds=options.seconds)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How much processor time it takes until a mistake is named: each of the 40 and more, as a person makes it.
+"""A mistake is named in little processor time: each of the 40 and more, as a person makes it.
 
 python tests/benchmarks/bench_mistakes.py
 
@@ -26,8 +26,9 @@ EDGESWEEP = Path(sys.executable).with_name("edgesweep")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
 
 
-def made(mistake: Mistake) -> tuple[str, float]:
-    """What the command said, and the processor time of it and of what it started, in the current folder."""
+def output_and_seconds(mistake: Mistake) -> tuple[str, float]:
+    """Run the command; return its output, and the processor time of it and of what it started, in the current
+    folder."""
     if mistake.content:
         Path("s.yaml").write_text(mistake.content)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -43,11 +44,11 @@ def made(mistake: Mistake) -> tuple[str, float]:
     return ended.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def is_named(mistake: Mistake, said: str) -> bool:
+def is_named(mistake: Mistake, output: str) -> bool:
     try:
-        check(mistake, said)
+        check(mistake, output)
     except AssertionError:
-        print(f"{mistake.what}: {said.strip()}")
+        print(f"{mistake.name}: {output.strip()}")
         return False
     return True
 
@@ -58,8 +59,8 @@ def arm(mistakes: Sequence[Mistake]) -> tuple[dict[str, float], int]:
     for mistake in mistakes:
         with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as folder, contextlib.chdir(folder):
             lay_out()
-            said, seconds[mistake.what] = made(mistake)
-        named += is_named(mistake, said)
+            output, seconds[mistake.name] = output_and_seconds(mistake)
+        named += is_named(mistake, output)
     return seconds, named
 
 

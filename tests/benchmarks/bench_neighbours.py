@@ -1,4 +1,4 @@
-"""How the winner's interval holds where a block depends on which build ran just before it.
+"""The winner's interval is checked where a block depends on which build ran just before it.
 
 python tests/benchmarks/bench_neighbours.py [--seeds 150]
 
@@ -42,7 +42,7 @@ class CarriedOver(dict[str, float]):
 @dataclass(frozen=True)
 class Held:
     own: bool
-    """Whether the interval holds the latency after a block of the same build ..."""
+    """The interval holds the latency after a block of the same build ..."""
     mean: bool
     """... and the mean over all neighbours."""
     within: bool
@@ -55,14 +55,14 @@ def run(form: str, preset: str, seed: int, *, decide: bool) -> Held | None:
     sweep = simulate(NOISE_FORMS[form], carried, protocol, seed=seed, batches_decide=decide)
     if sweep.named is None:
         return None
-    found, winners_ms = sweep.jobs[sweep.named].p50_ms, true_ms[sweep.named]
-    if found.low is None or found.high is None:
+    interval, winners_ms = sweep.jobs[sweep.named].p50_ms, true_ms[sweep.named]
+    if interval.low is None or interval.high is None:
         return None
 
     def holds(factor: float) -> bool:
-        assert found.low is not None
-        assert found.high is not None
-        return found.low <= winners_ms * factor <= found.high
+        assert interval.low is not None
+        assert interval.high is not None
+        return interval.low <= winners_ms * factor <= interval.high
 
     return Held(
         own=holds(carried.after[sweep.named]),
@@ -82,9 +82,10 @@ def main() -> None:
     figures: list[Figure] = []
     for form in FORMS:
         for arm, preset, decide in (("race", "race", False), ("deciding", "race", True), ("full", "full", False)):
-            found = [one for seed in range(seeds) if (one := run(form, preset, seed, decide=decide)) is not None]
+            runs = [result for seed in range(seeds) if (result := run(form, preset, seed, decide=decide)) is not None]
             shares = {
-                what: 100 * sum(getattr(one, what) for one in found) / len(found) for what in ("own", "mean", "within")
+                name: 100 * sum(getattr(result, name) for result in runs) / len(runs)
+                for name in ("own", "mean", "within")
             }
             name = f"{form.removeprefix('judge_')}, {arm}"
             figures += [

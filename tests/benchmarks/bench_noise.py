@@ -27,7 +27,7 @@ from workers.devices.fake.phones import Phone
 from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 
 START_S = 2.45
-"""And 0.05 s to load."""
+"""A process also takes 0.05 s to load."""
 NOISE_S = 180.0
 TRUE_MS = 10.0
 ROUNDS = (3, 5, 10)
@@ -36,7 +36,7 @@ QUICK = PRESETS["quick"]
 NORMAL = ("processes_low", "processes_middle", "processes_high", "ar1_low", "ar1_high", "drift")
 """Noise of one kind at all times: here the power must be what was said."""
 POWER_PERCENT = 75.0
-"""Of 80: the noise is itself only estimated, from 3 minutes."""
+"""The promise is 80: the noise is itself only estimated, from 3 minutes."""
 FALSE_PERCENT = 5.0
 RECORDS = Records()
 
@@ -53,7 +53,7 @@ def timed(device: SimulatedPhone, true_ms: float) -> SimulatedBlock:
 
 
 def noise_blocks(device: SimulatedPhone) -> list[Block]:
-    """As `edgesweep noise` makes them."""
+    """Make blocks as `edgesweep noise` does."""
     blocks: list[Block] = []
     while device.now_s < NOISE_S:
         block = timed(device, TRUE_MS)
@@ -81,11 +81,11 @@ def run(phone: Phone, seed: int) -> dict[int, tuple[float, bool, bool]]:
     """By rounds: the difference that was said to be told apart, whether it was, and whether an equal build was."""
     device = SimulatedPhone(phone, seed)
     spread = calibrate(noise_blocks(device)).block_under(QUICK)
-    said = {rounds: told_apart(spread, rounds) for rounds in ROUNDS}
-    true_ms = {f"slower {rounds}": TRUE_MS * (1.0 + said[rounds]) for rounds in ROUNDS}
+    resolution = {rounds: told_apart(spread, rounds) for rounds in ROUNDS}
+    true_ms = {f"slower {rounds}": TRUE_MS * (1.0 + resolution[rounds]) for rounds in ROUNDS}
     true_ms |= {f"equal {number}": TRUE_MS for number in range(BUILDS - len(ROUNDS))}
     medians_ms = sweep(device, true_ms, seed)
-    found = {}
+    outcomes = {}
     for rounds in ROUNDS:
         first, other, slower = (
             {round_: medians_ms[key][round_] for round_ in range(rounds)}
@@ -94,8 +94,8 @@ def run(phone: Phone, seed: int) -> dict[int, tuple[float, bool, bool]]:
         ratios = ratio_by_rounds(slower, first), ratio_by_rounds(other, first)
         assert ratios[0] is not None
         assert ratios[1] is not None
-        found[rounds] = said[rounds], shown(ratios[0]) == "slower", shown(ratios[1]) is not None
-    return found
+        outcomes[rounds] = resolution[rounds], shown(ratios[0]) == "slower", shown(ratios[1]) is not None
+    return outcomes
 
 
 def allowed(percent: float, sweeps: int) -> float:
@@ -113,11 +113,11 @@ def main() -> None:
     pooled: list[float] = []
     for form in sorted(name.removeprefix("judge_") for name in NOISE_FORMS if name.startswith("judge_")):
         phone = replace(NOISE_FORMS[f"judge_{form}"], start_s=START_S)
-        found = [run(phone, seed) for seed in range(seeds)]
+        outcomes = [run(phone, seed) for seed in range(seeds)]
         for rounds in ROUNDS:
-            said, apart, false = np.array([one[rounds] for one in found], dtype=float).T
-            title = f"{form}, {rounds} rounds, {100 * np.median(said):.1f} %"
-            share = 100 * float(apart.mean())
+            resolved, separated, false = np.array([outcome[rounds] for outcome in outcomes], dtype=float).T
+            title = f"{form}, {rounds} rounds, {100 * np.median(resolved):.1f} %"
+            share = 100 * float(separated.mean())
             figures.append(
                 at_least(f"{title}: told apart", share, "%", least)
                 if form in NORMAL

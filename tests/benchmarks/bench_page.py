@@ -1,4 +1,4 @@
-"""What the pages cost on a real server: a rerun of each after one widget has changed, Fleet drawn, also after ten new
+"""Pages are timed on a real server: a rerun of each after one widget has changed, Fleet drawn, also after ten new
 results, bytes of a first view.
 
 python tests/benchmarks/bench_page.py [--sizes 10000] [--stores FOLDER]
@@ -29,7 +29,7 @@ from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
 RERUNS, RERUNS_BESIDE = 9, 5
-TOKEN = "of-this-bench"  # of a server that only this process can reach
+TOKEN = "of-this-bench"  # only this process can reach the server
 CHROMIUM = "/usr/bin/chromium"
 EMPTY = """import streamlit as st
 st.title("Empty")
@@ -178,25 +178,25 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES[1:], choices=SIZES[1:])
     parser.add_argument("--stores", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     figures: list[Figure] = []
     sent: dict[int, dict[str, int]] = {}
     with sync_playwright() as playwright, tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        for size in asked.sizes:
-            folder = (asked.stores or Path(name)) / str(size)
+        for size in options.sizes:
+            folder = (options.stores or Path(name)) / str(size)
             is_new = not folder.exists()
             workspace = Workspace.open(folder)
             if is_new:
                 make(workspace, size, LEFT)
             overview(workspace)
             before = empty_page(browser)
-            found, reruns, sent[size] = pages(browser, workspace, size)
+            page_figures, reruns, sent[size] = pages(browser, workspace, size)
             after = empty_page(browser)
             ratios = {page: 2 * ms / (before + after) for page, ms in reruns.items()}
             figures += [
                 Figure(f"{size:,}: a rerun of an empty page before, CPU", before, "ms"),
-                *found,
+                *page_figures,
                 Figure(f"{size:,}: a rerun of an empty page after, CPU", after, "ms"),
                 *(
                     at_most(f"{size:,}: a rerun of {page} / of an empty page", ratio, "times", 5)
@@ -205,7 +205,7 @@ def main() -> None:
                 *(Figure(f"{size:,}: first view of {page}", count / 1000, "kB") for page, count in sent[size].items()),
             ]
         browser.close()
-    if set(asked.sizes) == set(SIZES[1:]):
+    if set(options.sizes) == set(SIZES[1:]):
         small, large = sent[SIZES[1]], sent[SIZES[-1]]
         figures += [
             at_most(f"first view of {page}, 100,000 / 10,000", count / small[page], "times", 1.2)

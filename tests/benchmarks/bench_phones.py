@@ -1,4 +1,4 @@
-"""What EdgeSweep adds to measuring on phones, on virtual ones: the real adb daemon and server on this machine.
+"""EdgeSweep's own time on phones is measured, on virtual ones: the real adb daemon and server on this machine.
 
 python tests/benchmarks/bench_phones.py
 
@@ -100,7 +100,7 @@ class Sent:
 
 @dataclass
 class Seen:
-    """How many runners ran at once, looked at from outside every few milliseconds."""
+    """The most runners that ran at once, looked at from outside every few milliseconds."""
 
     most_on_one: int = 0
     most_phones: int = 0
@@ -220,7 +220,7 @@ def _empty(phones: list[FaultyPhone]) -> None:
 
 
 def cost(folder: Path, figures: list[Figure]) -> dict[str, list[float]]:
-    taken: dict[str, list[float]] = {EDGESWEEP: [], PLAIN: []}
+    seconds: dict[str, list[float]] = {EDGESWEEP: [], PLAIN: []}
     with _phones(1, folder) as phones:
         case = Case(folder, "cost", SECONDS)
         assert len(case.plan.jobs) == JOBS, len(case.plan.jobs)
@@ -229,20 +229,20 @@ def cost(folder: Path, figures: list[Figure]) -> dict[str, list[float]]:
         for number, arm in enumerate(PASSES):
             say(f"pass {number + 1} of {len(PASSES)}: {arm}")
             _empty(phones)
-            taken[arm].append(case.run("ray") if arm == EDGESWEEP else plain_adb_s(case, phones[0].serial, folder))
+            seconds[arm].append(case.run("ray") if arm == EDGESWEEP else plain_adb_s(case, phones[0].serial, folder))
         say(case.spent.text)
         timed_percent = 100 * case.spent.timed_s / case.spent.measuring_s
         figures.append(Figure("timed iterations, of the phone's time", timed_percent, "%"))
         figures.append(
             at_most(
                 f"{JOBS} jobs of {SECONDS:g} s, over a script of plain adb",
-                statistics.mean(taken[EDGESWEEP]) / statistics.mean(taken[PLAIN]),
+                statistics.mean(seconds[EDGESWEEP]) / statistics.mean(seconds[PLAIN]),
                 "times",
                 1.05,
             )
         )
-        for arm, (one, other) in taken.items():
-            figures.append(Figure(f"{arm} over itself (A/A)", other / one, "times"))
+        for arm, (first, other) in seconds.items():
+            figures.append(Figure(f"{arm} over itself (A/A)", other / first, "times"))
         _empty(phones)
         with Sent().counted() as cold:
             Case(folder, "cost", 0.1).run("inline")
@@ -251,18 +251,18 @@ def cost(folder: Path, figures: list[Figure]) -> dict[str, list[float]]:
         with Sent().counted() as warm:
             Case(folder, "cost", 0.1).run("inline")
         figures.append(at_most("bytes pushed, warm", warm.total, "B", 0))
-    return taken
+    return seconds
 
 
 def in_flight(folder: Path, figures: list[Figure]) -> None:
     with _phones(4, folder) as phones:
         case = Case(folder, "flight", 1.0)
         say("four phones")
-        with Seen().watching(phones) as seen:
+        with Seen().watching(phones) as watch:
             case.run("ray")
     figures += [
-        Figure("phones that measured at once", seen.most_phones, "of 4", "4", seen.most_phones == 4),
-        at_most("runners at once on one phone", seen.most_on_one, "", 1),
+        Figure("phones that measured at once", watch.most_phones, "of 4", "4", watch.most_phones == 4),
+        at_most("runners at once on one phone", watch.most_on_one, "", 1),
     ]
 
 
@@ -284,12 +284,12 @@ def main() -> None:
     os.environ["ANDROID_ADB_SERVER_PORT"] = str(free_port())
     try:
         with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name:
-            taken = cost(Path(name), figures)
+            seconds = cost(Path(name), figures)
             in_flight(Path(name), figures)
     finally:
         host = AdbHost()
         subprocess.run([host.adb, "-P", str(host.port), "kill-server"], capture_output=True, check=False)
-    finish("phones", figures, seconds=taken)
+    finish("phones", figures, seconds=seconds)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which variant a race names, in how many device seconds, and how sure it is: batches and finals on simulated phones.
+"""A race's named variant, device seconds and certainty are measured: batches and finals on simulated phones.
 
 python tests/benchmarks/bench_policy.py [--seeds 400] [--processes 2] [--arm deciding]
 
@@ -70,7 +70,7 @@ def cells() -> Iterator[Cell]:
 def run(cell: Cell, seeds: range) -> list[Sweep]:
     base = NOISE_FORMS[cell.form]
     phone = replace(base, name=cell.name, start_s=cell.start_s - base.load_s)
-    found = []
+    scored = []
     for seed in seeds:
         true_ms = variants_ms(cell.spread, seed)
         groups: Mapping[str, str] = {}
@@ -91,19 +91,19 @@ def run(cell: Cell, seeds: range) -> list[Sweep]:
             shared_slower=slower,
             batches_decide=cell.arm == "deciding",
         )
-        found.append(_scored(sweep, true_ms))
-    return found
+        scored.append(_scored(sweep, true_ms))
+    return scored
 
 
 def _scored(sweep: SimulatedSweep, true_ms: Mapping[str, float]) -> Sweep:
     best_ms = min(true_ms.values())
-    gone = {one.key for one in sweep.eliminations}
+    eliminated = {elimination.key for elimination in sweep.eliminations}
     good = [name for name, ms in true_ms.items() if ms <= best_ms * (1 + NEGLIGIBLE)]
     winner = None if sweep.named is None else sweep.jobs.get(sweep.named)
     return Sweep(
         device_s=sweep.device_s,
         named=sweep.regret <= NEGLIGIBLE,
-        lost=all(name in gone for name in good),
+        lost=all(name in eliminated for name in good),
         decided=bool(sweep.decided),
         covered=None if winner is None else winner.holds_what_it_says,
         alarm=sweep.alarm if sweep.checked else None,
@@ -121,57 +121,59 @@ def bound(percent_: float, count: int, *, upper: bool) -> float:
     return 0.0 if hits == 0 else 100 * float(betaincinv(hits, count - hits + 1, 1 - CERTAINTY))
 
 
-def at_least_in_every(name: str, found: list[tuple[str, float]], seeds: int, target: float) -> Figure:
+def at_least_in_every(name: str, shares: list[tuple[str, float]], seeds: int, target: float) -> Figure:
     """The worst cell; it fails where the bound of any cell excludes the target."""
-    where, worst = min(found, key=lambda one: one[1])
-    reached = all(bound(value, seeds, upper=True) >= target for _, value in found)
+    where, worst = min(shares, key=lambda entry: entry[1])
+    reached = all(bound(value, seeds, upper=True) >= target for _, value in shares)
     return Figure(f"{name}, worst case ({where})", worst, "%", f"at least {target:g} %", reached)
 
 
-def at_most_in_every(name: str, found: list[tuple[str, float]], seeds: int, target: float) -> Figure:
-    """As `at_least_in_every`."""
-    where, worst = max(found, key=lambda one: one[1])
-    reached = all(bound(value, seeds, upper=False) <= target for _, value in found)
+def at_most_in_every(name: str, shares: list[tuple[str, float]], seeds: int, target: float) -> Figure:
+    """A bound from above, as `at_least_in_every` is one from below."""
+    where, worst = max(shares, key=lambda entry: entry[1])
+    reached = all(bound(value, seeds, upper=False) <= target for _, value in shares)
     return Figure(f"{name}, worst case ({where})", worst, "%", f"at most {target:g} %", reached)
 
 
-def figures(found: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
-    medians = {cell: float(np.median([one.device_s for one in sweeps])) for cell, sweeps in found.items()}
-    arms = {cell.arm for cell in found}
-    result = finals_figures(found, medians, seeds) if {"batches", "solo", "full"} <= arms else []
-    return [*result, *(deciding_figures(found, medians, seeds) if "deciding" in arms else [])]
+def figures(sweeps_of: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
+    medians = {cell: float(np.median([sweep.device_s for sweep in sweeps])) for cell, sweeps in sweeps_of.items()}
+    arms = {cell.arm for cell in sweeps_of}
+    result = finals_figures(sweeps_of, medians, seeds) if {"batches", "solo", "full"} <= arms else []
+    return [*result, *(deciding_figures(sweeps_of, medians, seeds) if "deciding" in arms else [])]
 
 
-def deciding_figures(found: Mapping[Cell, list[Sweep]], medians: Mapping[Cell, float], seeds: int) -> list[Figure]:
-    races = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "deciding" and not cell.misleads}
-    misled = [one for cell, sweeps in found.items() if cell.arm == "deciding" and cell.misleads for one in sweeps]
+def deciding_figures(sweeps_of: Mapping[Cell, list[Sweep]], medians: Mapping[Cell, float], seeds: int) -> list[Figure]:
+    races = {cell: sweeps for cell, sweeps in sweeps_of.items() if cell.arm == "deciding" and not cell.misleads}
+    misled = [
+        sweep for cell, sweeps in sweeps_of.items() if cell.arm == "deciding" and cell.misleads for sweep in sweeps
+    ]
     steady = {cell: sweeps for cell, sweeps in races.items() if cell.form not in SLOW_TO_DECIDE}
-    unsteady = [one for cell, sweeps in races.items() if cell.form in SLOW_TO_DECIDE for one in sweeps]
-    what = "batches decide: "
+    unsteady = [sweep for cell, sweeps in races.items() if cell.form in SLOW_TO_DECIDE for sweep in sweeps]
+    prefix = "batches decide: "
     return [
-        *median_figures(races, medians, MOST_DECIDING_S, what),
-        *decision_figures(races, seeds, what),
-        at_most_in_every(f"{what}alarms by chance", by_cell("alarm", steady), seeds, MOST_ALARMS),
-        Figure(f"{what}alarms by chance, two-state clocks and bursts", percent(unsteady, "alarm"), "%"),
-        Figure(f"{what}alarms where a shared process misleads by 10 %", percent(misled, "alarm"), "%"),
+        *median_figures(races, medians, MOST_DECIDING_S, prefix),
+        *decision_figures(races, seeds, prefix),
+        at_most_in_every(f"{prefix}alarms by chance", by_cell("alarm", steady), seeds, MOST_ALARMS),
+        Figure(f"{prefix}alarms by chance, two-state clocks and bursts", percent(unsteady, "alarm"), "%"),
+        Figure(f"{prefix}alarms where a shared process misleads by 10 %", percent(misled, "alarm"), "%"),
     ]
 
 
-def finals_figures(found: Mapping[Cell, list[Sweep]], medians: Mapping[Cell, float], seeds: int) -> list[Figure]:
-    races = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "batches" and not cell.misleads}
+def finals_figures(sweeps_of: Mapping[Cell, list[Sweep]], medians: Mapping[Cell, float], seeds: int) -> list[Figure]:
+    races = {cell: sweeps for cell, sweeps in sweeps_of.items() if cell.arm == "batches" and not cell.misleads}
     one_group = [cell for cell in races if cell.groups == 1]  # several are reported: the bounds are for one process
     result = median_figures(one_group, medians, MOST_S)
     for spread in SPREADS:
         standard = Cell("batches", STANDARD, spread, 2.5)
         solo, full = (medians[replace(standard, arm=arm)] for arm in ("solo", "full"))
-        halves = [float(np.median([one.device_s for one in found[standard][start::2]])) for start in (0, 1)]
+        halves = [float(np.median([sweep.device_s for sweep in sweeps_of[standard][start::2]])) for start in (0, 1)]
         result += [
             Figure(f"median device time, {spread}, {STANDARD.removeprefix('judge_')}", medians[standard], "s"),
             Figure(f"its two halves (A/A), {spread}", abs(halves[0] - halves[1]), "s"),
             Figure(f"processes of their own only / batches, {spread}", solo / medians[standard], "times"),
             Figure(f"full / batches, {spread}", full / medians[standard], "times"),
         ]
-    misled = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "batches" and cell.misleads}
+    misled = {cell: sweeps for cell, sweeps in sweeps_of.items() if cell.arm == "batches" and cell.misleads}
     return [
         *result,
         *decision_figures(races, seeds),
@@ -180,7 +182,7 @@ def finals_figures(found: Mapping[Cell, list[Sweep]], medians: Mapping[Cell, flo
     ]
 
 
-def decision_figures(races: Mapping[Cell, list[Sweep]], seeds: int, what: str = "") -> list[Figure]:
+def decision_figures(races: Mapping[Cell, list[Sweep]], seeds: int, prefix: str = "") -> list[Figure]:
     pooled = [sweep for sweeps in races.values() for sweep in sweeps]
     clear = {cell: sweeps for cell, sweeps in races.items() if cell.form not in SLOW_TO_DECIDE}
     unclear = {cell: sweeps for cell, sweeps in races.items() if cell.form in SLOW_TO_DECIDE}
@@ -189,49 +191,49 @@ def decision_figures(races: Mapping[Cell, list[Sweep]], seeds: int, what: str = 
     covered, covered_unclear = (
         percent([sweep for sweeps in chosen.values() for sweep in sweeps], "covered") for chosen in (clear, unclear)
     )
-    interval = f"{what}the winner's interval holds what it says it is of"
+    interval = f"{prefix}the winner's interval holds what it says it is of"
     return [
-        at_least(f"{what}the best named (within 2 %), all cases", percent(pooled, "named"), "%", 97),
-        at_least_in_every(f"{what}the best named (within 2 %)", by_cell("named", races), seeds, 93),
-        at_most_in_every(f"{what}all that are within 2 % of the best eliminated", by_cell("lost", races), seeds, 2),
-        at_most_in_every(f"{what}undecided", undecided, seeds, 5),
-        at_most_in_every(f"{what}undecided, two-state clocks and bursts", undecided_unclear, seeds, 30),
+        at_least(f"{prefix}the best named (within 2 %), all cases", percent(pooled, "named"), "%", 97),
+        at_least_in_every(f"{prefix}the best named (within 2 %)", by_cell("named", races), seeds, 93),
+        at_most_in_every(f"{prefix}all that are within 2 % of the best eliminated", by_cell("lost", races), seeds, 2),
+        at_most_in_every(f"{prefix}undecided", undecided, seeds, 5),
+        at_most_in_every(f"{prefix}undecided, two-state clocks and bursts", undecided_unclear, seeds, 30),
         Figure(f"{interval}, all steady phones", covered, "%", "92 to 98 %", 92 <= covered <= 98),
         Figure(f"{interval}, two-state clocks and bursts", covered_unclear, "%"),
     ]
 
 
-def by_cell(what: str, chosen: Mapping[Cell, list[Sweep]]) -> list[tuple[str, float]]:
-    return [(cell.name, percent(sweeps, what)) for cell, sweeps in chosen.items()]
+def by_cell(name: str, chosen: Mapping[Cell, list[Sweep]]) -> list[tuple[str, float]]:
+    return [(cell.name, percent(sweeps, name)) for cell, sweeps in chosen.items()]
 
 
 def median_figures(
-    races: Collection[Cell], medians: Mapping[Cell, float], most_s: Mapping[str, float], what: str = ""
+    races: Collection[Cell], medians: Mapping[Cell, float], most_s: Mapping[str, float], prefix: str = ""
 ) -> list[Figure]:
     """At 2.5 s a start, the worst case of each spread; twice the time is allowed on noisier phones."""
     result = []
     for spread in SPREADS:
         for noisier in (False, True):
-            here = {
+            cases_here = {
                 cell: medians[cell]
                 for cell in races
                 if cell.spread == spread and cell.start_s == 2.5 and (cell.form in NOISIER) == noisier
             }
-            where = max(here, key=lambda cell: here[cell])
+            where = max(cases_here, key=lambda cell: cases_here[cell])
             phones = "noisier phones" if noisier else "noise up to 2 %"
-            name = f"{what}median device time, {spread}, {phones}, worst case ({where.name})"
-            result.append(at_most(name, here[where], "s", most_s[spread] * (1 + noisier)))
+            name = f"{prefix}median device time, {spread}, {phones}, worst case ({where.name})"
+            result.append(at_most(name, cases_here[where], "s", most_s[spread] * (1 + noisier)))
     return result
 
 
 def shares(races: Mapping[Cell, list[Sweep]]) -> list[Figure]:
-    """Of device time, timed iterations."""
+    """The shares of device time that timed iterations take."""
     spent: dict[tuple[float, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for cell, sweeps in races.items():
-        for one in sweeps:
+        for sweep in sweeps:
             for phase, timed_s, all_s in (
-                ("batches", one.batches_timed_s, one.batches_s),
-                ("finals", one.timed_s - one.batches_timed_s, one.device_s - one.batches_s),
+                ("batches", sweep.batches_timed_s, sweep.batches_s),
+                ("finals", sweep.timed_s - sweep.batches_timed_s, sweep.device_s - sweep.batches_s),
             ):
                 spent[cell.start_s, phase][0] += timed_s
                 spent[cell.start_s, phase][1] += all_s
@@ -249,26 +251,26 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=400)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--arm", choices=("batches", "deciding", "solo", "full"), help="only this one; default: all")
-    given = parser.parse_args()
-    seeds = given.seeds
+    options = parser.parse_args()
+    seeds = options.seeds
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    wanted = [cell for cell in cells() if given.arm in (None, cell.arm)]
-    found: dict[Cell, list[Sweep]] = {}
-    with ProcessPoolExecutor(given.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        every = pool.map(run, wanted, [range(seeds)] * len(wanted))
-        for done, (cell, sweeps) in enumerate(zip(wanted, every, strict=True), start=1):
-            found[cell] = sweeps
-            print(f"\r{done} of {len(wanted)} cells", end="", file=sys.stderr, flush=True)
+    chosen = [cell for cell in cells() if options.arm in (None, cell.arm)]
+    sweeps_of: dict[Cell, list[Sweep]] = {}
+    with ProcessPoolExecutor(options.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        every = pool.map(run, chosen, [range(seeds)] * len(chosen))
+        for done, (cell, sweeps) in enumerate(zip(chosen, every, strict=True), start=1):
+            sweeps_of[cell] = sweeps
+            print(f"\r{done} of {len(chosen)} cells", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     for start_s in STARTS_S:
-        print(table(found, start_s, "batches"))
-        print(table(found, start_s, "deciding"))
+        print(table(sweeps_of, start_s, "batches"))
+        print(table(sweeps_of, start_s, "deciding"))
     finish(
         "batches and finals on simulated phones",
-        figures(found, seeds),
+        figures(sweeps_of, seeds),
         seeds=seeds,
         variants=VARIANTS,
-        cells=len(found),
+        cells=len(sweeps_of),
     )
 
 

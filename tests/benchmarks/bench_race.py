@@ -40,7 +40,7 @@ RESAMPLES = 2000
 
 @dataclass(slots=True)
 class Found:
-    """What was measured so far."""
+    """The results that were measured so far."""
 
     quiet: RealSweep | None = None
     calm: list[RealSweep] = field(default_factory=list)
@@ -48,125 +48,135 @@ class Found:
     alone: list[RealSweep] = field(default_factory=list)
 
 
-def measure(given: argparse.Namespace, sweeps: Sweeps, found: Found) -> None:
-    say(f"{given.rounds} rounds of every build, on the quiet machine")
-    found.quiet = sweeps.measure("rounds", given.rounds)
-    quiet_ms = found.quiet.p50_ms
+def measure(options: argparse.Namespace, sweeps: Sweeps, measured: Found) -> None:
+    say(f"{options.rounds} rounds of every build, on the quiet machine")
+    measured.quiet = sweeps.measure("rounds", options.rounds)
+    quiet_ms = measured.quiet.p50_ms
     for name, ms in sorted(quiet_ms.items(), key=lambda item: item[1]):
         say(f"  {ms:8.3f} ms  {name}")
 
-    def race(kind: Kind, seed: int, into: list[RealSweep], what: str) -> None:
-        one = sweeps.measure(kind, seed)
-        into.append(one)
-        over = over_best(one.named, quiet_ms)
-        named = "nobody" if over is None else f"{one.named}, {100 * over:.1f} % over the best"
-        say(f"{what}: {one.device_s:.1f} device s, {one.wall_s:.1f} s; {named}")
+    def race(kind: Kind, seed: int, into: list[RealSweep], label: str) -> None:
+        sweep = sweeps.measure(kind, seed)
+        into.append(sweep)
+        over = over_best(sweep.named, quiet_ms)
+        named = "nobody" if over is None else f"{sweep.named}, {100 * over:.1f} % over the best"
+        say(f"{label}: {sweep.device_s:.1f} device s, {sweep.wall_s:.1f} s; {named}")
 
-    for number in range(given.calm):
-        race("race", 1000 + number, found.calm, f"quiet race {number + 1} of {given.calm}")
+    for number in range(options.calm):
+        race("race", 1000 + number, measured.calm, f"quiet race {number + 1} of {options.calm}")
     with half_busy_core():
-        for number in range(given.races):
-            race("race", number, found.races, f"race {number + 1} of {given.races}")
-            if (number + 1) * given.rivals // given.races > len(found.alone):
-                race("race alone", number, found.alone, f"without batches {len(found.alone) + 1} of {given.rivals}")
+        for number in range(options.races):
+            race("race", number, measured.races, f"race {number + 1} of {options.races}")
+            if (number + 1) * options.rivals // options.races > len(measured.alone):
+                race(
+                    "race alone",
+                    number,
+                    measured.alone,
+                    f"without batches {len(measured.alone) + 1} of {options.rivals}",
+                )
 
 
-def scored(what: str, races: Sequence[RealSweep], quiet_ms: dict[str, float], bound: float | None) -> list[Figure]:
+def scored(label: str, races: Sequence[RealSweep], quiet_ms: dict[str, float], bound: float | None) -> list[Figure]:
     """`bound`: the share that has to name a build near the best."""
-    over = [one for race in races if (one := over_best(race.named, quiet_ms)) is not None]
-    near = sum(one <= NEAR for one in over)
+    over = [share_over for race in races if (share_over := over_best(race.named, quiet_ms)) is not None]
+    near = sum(share_over <= NEAR for share_over in over)
     unit = f"of {len(races)}"
     required, reached = "", None
     if bound is not None:
         least = math.ceil(bound * len(races))
         required, reached = f"at least {least}", near >= least
     return [
-        Figure(f"{what}: named within 5 % of the quiet best", near, unit, required, reached),
-        *([Figure(f"{what}: the slowest that was named", 100 * max(over), "% over the best")] if over else []),
-        Figure(f"{what}: undecided", sum(not race.decided for race in races), unit),
-        Figure(f"{what}: batches, median", median([len(race.batches) for race in races]), ""),
-        *spread(f"{what}: device seconds", [race.device_s for race in races]),
-        *spread(f"{what}: wall seconds", [race.wall_s for race in races]),
+        Figure(f"{label}: named within 5 % of the quiet best", near, unit, required, reached),
+        *([Figure(f"{label}: the slowest that was named", 100 * max(over), "% over the best")] if over else []),
+        Figure(f"{label}: undecided", sum(not race.decided for race in races), unit),
+        Figure(f"{label}: batches, median", median([len(race.batches) for race in races]), ""),
+        *spread(f"{label}: device seconds", [race.device_s for race in races]),
+        *spread(f"{label}: wall seconds", [race.wall_s for race in races]),
     ]
 
 
-def spread(what: str, values: Sequence[float]) -> list[Figure]:
+def spread(label: str, values: Sequence[float]) -> list[Figure]:
     low, high = np.quantile(values, (0.1, 0.9))
     return [
-        Figure(f"{what}, median", median(values), "s"),
+        Figure(f"{label}, median", median(values), "s"),
         Figure("  a tenth is below", float(low), "s"),
         Figure("  a tenth is above", float(high), "s"),
     ]
 
 
-def compared(found: Found) -> list[Figure]:
+def compared(measured: Found) -> list[Figure]:
     """Races with batches against those without, and against themselves."""
     figures: list[Figure] = []
-    halves = [[race.device_s for race in found.races[first::2]] for first in (0, 1)]
+    halves = [[race.device_s for race in measured.races[first::2]] for first in (0, 1)]
     if all(halves):
-        apart = 100 * abs(median(halves[0]) / median(halves[1]) - 1)
-        figures.append(Figure("A/A: device seconds of every other race against the rest", apart, "%"))
-    for what, seconds, bound in (
+        difference = 100 * abs(median(halves[0]) / median(halves[1]) - 1)
+        figures.append(Figure("A/A: device seconds of every other race against the rest", difference, "%"))
+    for label, seconds, bound in (
         ("device seconds, with batches over without", lambda race: race.device_s, 0.5),
         ("wall seconds, with batches over without", lambda race: race.wall_s, None),
     ):
-        figures += ratio(what, [*map(seconds, found.races)], [*map(seconds, found.alone)], bound)
+        figures += ratio(label, [*map(seconds, measured.races)], [*map(seconds, measured.alone)], bound)
     return figures
 
 
-def ratio(what: str, ours: Sequence[float], theirs: Sequence[float], bound: float | None) -> list[Figure]:
-    """Of the medians, with a 95 % interval by resampling both (percentiles)."""
-    value = median(ours) / median(theirs)
+def ratio(label: str, values: Sequence[float], base_values: Sequence[float], bound: float | None) -> list[Figure]:
+    """The ratio of the medians, with a 95 % interval by resampling both (percentiles)."""
+    value = median(values) / median(base_values)
     random = np.random.default_rng(0)
-    drawn = [np.median(random.choice(one, (RESAMPLES, len(one))), axis=1) for one in (ours, theirs)]
+    drawn = [
+        np.median(random.choice(values_of_arm, (RESAMPLES, len(values_of_arm))), axis=1)
+        for values_of_arm in (values, base_values)
+    ]
     low, high = np.quantile(drawn[0] / drawn[1], (0.025, 0.975))
     return [
-        Figure(what, value, "") if bound is None else at_most(what, value, "", bound),
+        Figure(label, value, "") if bound is None else at_most(label, value, "", bound),
         Figure("  95 % interval from", float(low), ""),
         Figure("  to", float(high), ""),
     ]
 
 
-def simulated(what: str, given: Sequence[RealSweep], races: Sequence[RealSweep], *, alone: bool) -> list[Figure]:
+def simulated(label: str, sweeps: Sequence[RealSweep], races: Sequence[RealSweep], *, alone: bool) -> list[Figure]:
     """`given`: what the simulator knows; `races`: what it has to find."""
-    phone, true_ms = phone_of(given)
+    phone, true_ms = phone_of(sweeps)
     real_s = median([race.device_s for race in races])
     found_s = median(device_seconds(phone, true_ms, SEEDS, alone=alone))
     return [
-        Figure(f"{what}: device seconds, real", real_s, f"s, {len(races)} races"),
-        Figure(f"{what}: device seconds, simulated", found_s, f"s, {SEEDS} races"),
-        at_most(f"{what}: simulated differs from real by", 100 * abs(found_s / real_s - 1), "%", 20.0),
+        Figure(f"{label}: device seconds, real", real_s, f"s, {len(races)} races"),
+        Figure(f"{label}: device seconds, simulated", found_s, f"s, {SEEDS} races"),
+        at_most(f"{label}: simulated differs from real by", 100 * abs(found_s / real_s - 1), "%", 20.0),
         Figure("  of that device: a process starts in", phone.start_s, "s"),
         Figure("  a build is loaded in", phone.load_s, "s"),
     ]
 
 
-def figures_of(found: Found) -> list[Figure]:
-    """Of what was measured; the last ones are missing after an interruption."""
-    assert found.quiet is not None
-    quiet_ms = found.quiet.p50_ms
+def figures_of(measured: Found) -> list[Figure]:
+    """The figures of the results; the last ones are missing after an interruption."""
+    assert measured.quiet is not None
+    quiet_ms = measured.quiet.p50_ms
     first, second = sorted(quiet_ms.values())[:2]
     figures = [
         Figure("builds", len(quiet_ms), "", "12", len(quiet_ms) == 12),
         Figure("the quiet best", first, "ms"),
         Figure("the second", 100 * (second / first - 1), "% over the best"),
     ]
-    if found.calm:
-        figures += scored("quiet", found.calm, quiet_ms, None)
-    if found.races:
-        figures += scored("busy", found.races, quiet_ms, 0.9)
-    if found.races and found.alone:
-        figures += scored("busy, without batches", found.alone, quiet_ms, None)
-        figures += compared(found)
-        busy_ms = [race.p50_ms for race in found.alone]
-        slower = [one[name] / quiet_ms[name] for one in busy_ms for name in one]
+    if measured.calm:
+        figures += scored("quiet", measured.calm, quiet_ms, None)
+    if measured.races:
+        figures += scored("busy", measured.races, quiet_ms, 0.9)
+    if measured.races and measured.alone:
+        figures += scored("busy, without batches", measured.alone, quiet_ms, None)
+        figures += compared(measured)
+        busy_ms = [race.p50_ms for race in measured.alone]
+        slower = [times_ms[name] / quiet_ms[name] for times_ms in busy_ms for name in times_ms]
         figures.append(Figure("busy over quiet, median of the builds", median(slower), "times"))
-    if found.calm:
-        figures += simulated("quiet", [found.quiet, found.calm[0]], found.calm[1:] or found.calm, alone=False)
-    if found.races and found.alone:
-        known = [*found.races[::2], *found.alone]
-        figures += simulated("busy", known, found.races[1::2] or found.races, alone=False)
-        figures += simulated("busy, without batches", known, found.alone, alone=True)
+    if measured.calm:
+        figures += simulated(
+            "quiet", [measured.quiet, measured.calm[0]], measured.calm[1:] or measured.calm, alone=False
+        )
+    if measured.races and measured.alone:
+        training = [*measured.races[::2], *measured.alone]
+        figures += simulated("busy", training, measured.races[1::2] or measured.races, alone=False)
+        figures += simulated("busy, without batches", training, measured.alone, alone=True)
     return figures
 
 
@@ -175,29 +185,29 @@ def main() -> None:
     for name, default in (("rounds", 30), ("calm", 3), ("races", 20), ("rivals", 5)):
         parser.add_argument(f"--{name}", type=_positive, default=default)
     parser.add_argument("--workspace", type=Path, help="for the builds, which are kept; by default a temporary one")
-    given = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    found, interrupted = Found(), False
-    kept = given.workspace
-    with nullcontext(kept) if kept else tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as folder:
+    measured, interrupted = Found(), False
+    workspace = options.workspace
+    with nullcontext(workspace) if workspace else tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as folder:
         try:
             with measuring_process(Path(folder)) as sweeps:
-                measure(given, sweeps, found)
+                measure(options, sweeps, measured)
         except KeyboardInterrupt:
             interrupted = True
-    if found.quiet is None:
+    if measured.quiet is None:
         parser.exit(1, "interrupted before the quiet rounds ended: there is nothing to report\n")
-    figures = figures_of(found)
+    figures = figures_of(measured)
     if interrupted:
         figures.append(Figure("interrupted: this is a part", 1, "", "0", False))
-    quiet_ms = found.quiet.p50_ms
+    quiet_ms = measured.quiet.p50_ms
     finish(
         "race: 12 builds, one of the cores busy half of the time",
         figures,
         quiet_ms=quiet_ms,
         **{
             name: [race.document(quiet_ms) for race in races]
-            for name, races in (("calm", found.calm), ("busy", found.races), ("busy_alone", found.alone))
+            for name, races in (("calm", measured.calm), ("busy", measured.races), ("busy_alone", measured.alone))
         },
     )
 

@@ -1,4 +1,4 @@
-"""What the interval of a race's winner holds where clocks have two states, and how often two are called of one speed.
+"""The interval of a race's winner is checked where clocks have two states, and how often two are called of one speed.
 
 python tests/benchmarks/bench_race_states.py [--seeds 100] [--processes 1]
 
@@ -39,7 +39,7 @@ CLOCKS = {
 }
 """Other two-state clocks, on the phone that judges."""
 FEWEST = 20
-"""Of fewer winners no share is required."""
+"""No share is required of fewer winners."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def cases(seeds: int) -> Iterator[Case]:
 
 
 def winners(case: Case) -> list[Winner]:
-    """Those with an interval."""
+    """List the winners with an interval."""
     phone = replace(case.phone, start_s=START_S - case.phone.load_s)
-    found = []
+    results = []
     for seed in range(case.seeds):
         true_ms = variants_ms(case.spread, seed)
         sweep = simulate(
@@ -85,16 +85,16 @@ def winners(case: Case) -> list[Winner]:
         )
         winner = None if sweep.named is None else sweep.jobs[sweep.named]
         if winner is not None and winner.covered is not None:
-            found.append(Winner(winner.interval_of, bool(winner.holds_what_it_says), winner.covered, sweep.device_s))
-    return found
+            results.append(Winner(winner.interval_of, bool(winner.holds_what_it_says), winner.covered, sweep.device_s))
+    return results
 
 
 def percent(values: list[bool]) -> float:
     return 100 * sum(values) / len(values) if values else 0.0
 
 
-def of_two_states(name: str, found: list[Winner], *, judged: bool) -> list[Figure]:
-    holds = percent([one.holds for one in found])
+def of_two_states(name: str, results: list[Winner], *, judged: bool) -> list[Figure]:
+    holds = percent([winner.holds for winner in results])
     required = ("92 to 98 %", 92 <= holds <= 98) if judged else ("", None)
     result = [Figure(f"{name}: the winner's interval holds what it says it is of", holds, "%", *required)]
     words: dict[IntervalOf, str] = {
@@ -102,15 +102,26 @@ def of_two_states(name: str, found: list[Winner], *, judged: bool) -> list[Figur
         "one_state": "of one state",
         "": "without such words",
     }
-    for of, said in words.items():
-        those = [one for one in found if one.of == of]
-        result.append(Figure(f"{name}: {said}", percent([one.of == of for one in found]), "% of winners"))
-        if those:
-            result.append(Figure(f"{name}: {said}, holds it", percent([one.holds for one in those]), "%"))
-            long_run, text = percent([one.holds_long_run for one in those]), f"{name}: {said}, holds the long run"
-            bound = judged and of == "" and len(those) >= FEWEST
+    for of, words_of_state in words.items():
+        winners_of_kind = [winner for winner in results if winner.of == of]
+        result.append(
+            Figure(f"{name}: {words_of_state}", percent([winner.of == of for winner in results]), "% of winners")
+        )
+        if winners_of_kind:
+            result.append(
+                Figure(
+                    f"{name}: {words_of_state}, holds it", percent([winner.holds for winner in winners_of_kind]), "%"
+                )
+            )
+            long_run, text = (
+                percent([winner.holds_long_run for winner in winners_of_kind]),
+                f"{name}: {words_of_state}, holds the long run",
+            )
+            bound = judged and of == "" and len(winners_of_kind) >= FEWEST
             result.append(at_least(text, long_run, "%", 90) if bound else Figure(text, long_run, "%"))
-    result.append(Figure(f"{name}: device time, median", float(np.median([one.device_s for one in found])), "s"))
+    result.append(
+        Figure(f"{name}: device time, median", float(np.median([winner.device_s for winner in results])), "s")
+    )
     return result
 
 
@@ -118,24 +129,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--processes", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    found: dict[str, list[Winner]] = {}
-    every = list(cases(given.seeds))
-    with ProcessPoolExecutor(given.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for case, those in zip(every, pool.map(winners, every), strict=True):
-            found.setdefault(case.phone.name, []).extend(those)
-    figures = of_two_states("two-state clocks", found[JUDGED], judged=True)
+    winners_of: dict[str, list[Winner]] = {}
+    every = list(cases(options.seeds))
+    with ProcessPoolExecutor(options.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for case, case_winners in zip(every, pool.map(winners, every), strict=True):
+            winners_of.setdefault(case.phone.name, []).extend(case_winners)
+    figures = of_two_states("two-state clocks", winners_of[JUDGED], judged=True)
     for name in CLOCKS:
-        figures += of_two_states(name, found[name], judged=False)
+        figures += of_two_states(name, winners_of[name], judged=False)
     for name in STEADY:
-        said = f"{name.removeprefix('judge_')}, one speed"
-        called = percent([one.of == "both_states" for one in found[name]])
-        figures.append(at_most(f"{said}: two speeds called", called, "% of winners", 1.0))
+        prefix = f"{name.removeprefix('judge_')}, one speed"
+        called = percent([winner.of == "both_states" for winner in winners_of[name]])
+        figures.append(at_most(f"{prefix}: two speeds called", called, "% of winners", 1.0))
         figures.append(
-            Figure(f"{said}: the winner's interval holds it", percent([one.holds for one in found[name]]), "%")
+            Figure(
+                f"{prefix}: the winner's interval holds it", percent([winner.holds for winner in winners_of[name]]), "%"
+            )
         )
-    finish("the states of a race's winner", figures, seeds=given.seeds)
+    finish("the states of a race's winner", figures, seeds=options.seeds)
 
 
 if __name__ == "__main__":

@@ -86,8 +86,8 @@ class Tally:
     unmarked: int = 0
 
     def add(self, other: "Tally") -> None:
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        for count in fields(self):
+            setattr(self, count.name, getattr(self, count.name) + getattr(other, count.name))
 
 
 @dataclass
@@ -142,10 +142,10 @@ def run(case: Case, seeds: range) -> Tally:
         true_ms = latencies_ms(case, seed)
         race = simulate(case.phone, true_ms, RACE, seed=2 * seed)
         full = simulate(case.phone, true_ms, FULL, seed=2 * seed + 1)
-        gone = {elimination.key: elimination.by for elimination in race.eliminations}
+        beaten_by = {elimination.key: elimination.by for elimination in race.eliminations}
         tally.named += race.regret <= NEGLIGIBLE
         tally.full_named += full.regret <= NEGLIGIBLE
-        tally.lost_best += race.best in gone
+        tally.lost_best += race.best in beaten_by
         tally.undecided += not race.decided
         tally.race_s += race.device_s
         tally.full_s += full.device_s
@@ -160,7 +160,7 @@ def run(case: Case, seeds: range) -> Tally:
         tally.race_covered += sum(covered)
         tally.winner_covered += bool(race.named and race.jobs[race.named].covered)
         if case.twins:
-            eliminated = gone.get("v00") == "v01" or gone.get("v01") == "v00"
+            eliminated = beaten_by.get("v00") == "v01" or beaten_by.get("v01") == "v00"
             tally.twins_eliminated += eliminated
             tally.race_twins_differ += eliminated or differ(race)
             tally.full_twins_differ += differ(full)
@@ -203,30 +203,30 @@ def throttling(sweeps: int) -> tuple[int, int]:
     return throttled, unmarked
 
 
-def tallies(wanted: Mapping[Case, int]) -> dict[str, Tally]:
+def tallies(seeds_of: Mapping[Case, int]) -> dict[str, Tally]:
     """Every case over its number of seeds, on two processes; the progress goes to stderr."""
-    found = {case.name: Tally() for case in wanted}
+    tally_of = {case.name: Tally() for case in seeds_of}
     chunks = [
         (case, range(start, min(start + CHUNK, seeds)))
-        for case, seeds in wanted.items()
+        for case, seeds in seeds_of.items()
         for start in range(0, seeds, CHUNK)
     ]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         futures = {pool.submit(run, case, chunk): case for case, chunk in chunks}
         for done, future in enumerate(as_completed(futures), start=1):
-            found[futures[future].name].add(future.result())
+            tally_of[futures[future].name].add(future.result())
             print(f"\r{done} of {len(chunks)} chunks of {CHUNK} sweeps", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    return found
+    return tally_of
 
 
 def share(count: float, total: float) -> float:
     return 100 * count / total
 
 
-def racing_figures(found: dict[str, Tally]) -> list[Figure]:
-    by_cv = {cv: [tally for name, tally in found.items() if f"CV {100 * cv:g} %" in name] for cv in CVS}
-    every = list(found.values())
+def racing_figures(tally_of: dict[str, Tally]) -> list[Figure]:
+    by_cv = {cv: [tally for name, tally in tally_of.items() if f"CV {100 * cv:g} %" in name] for cv in CVS}
+    every = list(tally_of.values())
     figures = [
         at_least(
             f"CV {100 * cv:g} %: best named (within 2 %), worst case",
@@ -285,18 +285,18 @@ def racing_figures(found: dict[str, Tally]) -> list[Figure]:
     ]
 
 
-def undecided(found: Iterable[Tally]) -> list[float]:
-    return [share(tally.undecided, tally.sweeps) for tally in found]
+def undecided(some_tallies: Iterable[Tally]) -> list[float]:
+    return [share(tally.undecided, tally.sweeps) for tally in some_tallies]
 
 
 def within(name: str, measured: float) -> Figure:
     return Figure(name, measured, "%", "93 to 97 %", 93 <= measured <= 97)
 
 
-def twin_figures(found: dict[str, Tally]) -> list[Figure]:
+def twin_figures(tally_of: dict[str, Tally]) -> list[Figure]:
     """Over all cases: the ranking's t test at 95 % is wrong in exactly 5 % where noise is large beside its 2 %, so
     that the worst of twelve such cases lies above by chance."""
-    every = list(found.values())
+    every = list(tally_of.values())
     figures = []
     for name, count in (
         ("identical variants: one eliminates the other", "twins_eliminated"),
@@ -322,15 +322,17 @@ def gate_figures(sweeps: int) -> list[Figure]:
         (PHONES["drifting"], cool, f" at {COOL_WITHIN_C:g} °C above the ambient"),
     )
     for (phone, protocol, how), centre_ms in product(arms, CENTRES_MS):
-        found = against_fixed(phone, protocol, centre_ms, sweeps)
-        gain = float(np.mean(found.gate_shares) / np.mean(found.fixed_shares))
-        bias, fixed_bias = (100 * abs(float(np.mean(values))) for values in (found.gate_bias, found.fixed_bias))
-        what, how = f"{phone.name}, {centre_ms:g} ms", f"the gate{how}"
-        behind = f"{what}: bias behind {how}"
+        comparison = against_fixed(phone, protocol, centre_ms, sweeps)
+        gain = float(np.mean(comparison.gate_shares) / np.mean(comparison.fixed_shares))
+        bias, fixed_bias = (
+            100 * abs(float(np.mean(values))) for values in (comparison.gate_bias, comparison.fixed_bias)
+        )
+        label, how = f"{phone.name}, {centre_ms:g} ms", f"the gate{how}"
+        behind = f"{label}: bias behind {how}"
         figures += [
-            at_least(f"{what}: share of time measuring, {how} / 180 s", gain, "times", 3),
+            at_least(f"{label}: share of time measuring, {how} / 180 s", gain, "times", 3),
             Figure(behind, bias, "%") if "wide" in how else at_most(behind, bias, "%", 1),
-            Figure(f"{what}: bias behind 180 s", fixed_bias, "%"),
+            Figure(f"{label}: bias behind 180 s", fixed_bias, "%"),
         ]
     throttled, unmarked = throttling(sweeps)
     return [
@@ -340,22 +342,22 @@ def gate_figures(sweeps: int) -> list[Figure]:
     ]
 
 
-def holdout_figures(found: dict[str, Tally]) -> list[Figure]:
+def holdout_figures(tally_of: dict[str, Tally]) -> list[Figure]:
     """The methods were tuned on none of these phones: reported, not required. The worst of each phone's four cases."""
     figures = []
-    for phone in dict.fromkeys(name.partition(",")[0] for name in found):
-        here = [tally for name, tally in found.items() if name.startswith(phone)]
+    for phone in dict.fromkeys(name.partition(",")[0] for name in tally_of):
+        tallies_here = [tally for name, tally in tally_of.items() if name.startswith(phone)]
         figures += [
-            Figure(f"holdout {phone}: {what}, worst case", min(values), unit)
-            for what, unit, values in (
-                ("best named", "%", [share(tally.named, tally.sweeps) for tally in here]),
-                ("best named by full", "%", [share(tally.full_named, tally.sweeps) for tally in here]),
-                ("true best kept", "%", [100 - share(tally.lost_best, tally.sweeps) for tally in here]),
-                ("device time of full / race", "times", [tally.full_s / tally.race_s for tally in here]),
+            Figure(f"holdout {phone}: {label}, worst case", min(values), unit)
+            for label, unit, values in (
+                ("best named", "%", [share(tally.named, tally.sweeps) for tally in tallies_here]),
+                ("best named by full", "%", [share(tally.full_named, tally.sweeps) for tally in tallies_here]),
+                ("true best kept", "%", [100 - share(tally.lost_best, tally.sweeps) for tally in tallies_here]),
+                ("device time of full / race", "times", [tally.full_s / tally.race_s for tally in tallies_here]),
                 (
                     "intervals of full hold the truth",
                     "%",
-                    [share(tally.full_covered, tally.full_intervals) for tally in here],
+                    [share(tally.full_covered, tally.full_intervals) for tally in tallies_here],
                 ),
             )
         ]
@@ -363,7 +365,7 @@ def holdout_figures(found: dict[str, Tally]) -> list[Figure]:
 
 
 def elimination_alone(sweeps: int) -> Figure:
-    """What leaving the rounds saves by itself, with the blocks of the preset `full` in both arms."""
+    """Measure what leaving the rounds saves by itself, with the blocks of the preset `full` in both arms."""
     race = replace(FULL, budget="race", max_rounds=RACE.max_rounds)
     spent = [0.0, 0.0]
     for case, seed in product(cases(), range(sweeps)):
@@ -380,10 +382,10 @@ def main() -> None:
     # Two processes have the two cores; the threads of a linear algebra library would only get in their way.
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-    wanted = dict.fromkeys([*cases(), *twin_cases()], seeds)
-    found = tallies(wanted | dict.fromkeys(holdout_cases(), math.ceil(seeds / HOLDOUT_DIVISOR)))
-    main_cases = {case.name: found[case.name] for case in cases()}
-    for name, tally in found.items():
+    seeds_of = dict.fromkeys([*cases(), *twin_cases()], seeds)
+    tally_of = tallies(seeds_of | dict.fromkeys(holdout_cases(), math.ceil(seeds / HOLDOUT_DIVISOR)))
+    main_cases = {case.name: tally_of[case.name] for case in cases()}
+    for name, tally in tally_of.items():
         print(
             f"{name:48}  named {share(tally.named, tally.sweeps):6.2f} %"
             f"  lost {share(tally.lost_best, tally.sweeps):4.2f} %"
@@ -397,9 +399,9 @@ def main() -> None:
         [
             *racing_figures(main_cases),
             elimination_alone(min(seeds, ELIMINATION_SWEEPS)),
-            *twin_figures({case.name: found[case.name] for case in twin_cases()}),
+            *twin_figures({case.name: tally_of[case.name] for case in twin_cases()}),
             *gate_figures(min(seeds, FIXED_SWEEPS)),
-            *holdout_figures({case.name: found[case.name] for case in holdout_cases()}),
+            *holdout_figures({case.name: tally_of[case.name] for case in holdout_cases()}),
         ],
         seeds=seeds,
         variants=VARIANTS,

@@ -1,4 +1,4 @@
-"""What it takes to read results: a ranked page, the fleet's verdicts, filters, `edgesweep rank`.
+"""Reading results is timed: a ranked page, the fleet's verdicts, filters, `edgesweep rank`.
 
 python tests/benchmarks/bench_read.py [--sizes 1000 10000] [--stores FOLDER]
 
@@ -30,7 +30,7 @@ from report import Figure, at_most, finish
 from dashboard import data, fleet_data
 from dashboard.views.fleet import MODELS, PHONES
 from sweeps.journal.journal import Journal
-from sweeps.journal.next_step_hints import told_by
+from sweeps.journal.next_step_hints import hints_of
 from sweeps.journal.result_place import Place
 from sweeps.ranking.rank import rank_rows
 from sweeps.store.verdicts import overview
@@ -39,29 +39,29 @@ from sweeps.workspace import Workspace
 SIZES = (1_000, 10_000, 100_000)
 REPEATS = 5
 LEFT = 6
-"""So many times ten new results can come."""
+"""Ten new results can come so many times."""
 _RUN = "import sys; from sweeps.cli.main import main; main(sys.argv[1:])"
 
 
-def cpu_s(what: Callable[[], object], repeats: int = REPEATS) -> float:
-    found = []
+def cpu_s(call: Callable[[], object], repeats: int = REPEATS) -> float:
+    times_s = []
     for _ in range(repeats):
         began = time.process_time()
-        what()
-        found.append(time.process_time() - began)
-    return statistics.median(found)
+        call()
+        times_s.append(time.process_time() - began)
+    return statistics.median(times_s)
 
 
 def command_s(workspace: Workspace, *words: str) -> float:
     """CPU of a whole process, start-up included."""
-    found = []
+    times_s = []
     for _ in range(REPEATS):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         command = [sys.executable, "-c", _RUN, "rank", "--workspace", str(workspace.root), *words]
         subprocess.run(command, check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return statistics.median(found)
+        times_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(times_s)
 
 
 def page(workspace: Workspace) -> None:
@@ -69,7 +69,7 @@ def page(workspace: Workspace) -> None:
         journal.results.watermark()
         place = Place(SWEEP, "phone-0001", "net1")
         spec, rows = journal.plans.spec(SWEEP), journal.results.rows(SWEEP, place)
-        [entry] = rank_rows(rows, spec.objective, SWEEP, told=told_by(spec)).devices
+        [entry] = rank_rows(rows, spec.objective, SWEEP, hints=hints_of(spec)).devices
     assert len(entry.ranking) == VARIANTS
 
 
@@ -90,12 +90,12 @@ def fleet(workspace: Workspace, places: int) -> None:
     assert now is not None
     fleet_data.judge_first(now)
     fleet_data.standing.clear()
-    [found] = fleet_data.standing(now).sums.values()
-    assert found.places == places
+    [total] = fleet_data.standing(now).sums.values()
+    assert total.places == places
     names = uncached(fleet_data.names)(now, SWEEP)
     drawn = uncached(fleet_data.drawn)(now, SWEEP, tuple(names.devices)[:PHONES], names.models[:MODELS])
     assert len(drawn) == min(len(names.devices), PHONES) * min(len(names.models), MODELS)
-    assert all(one.winner for one in drawn.values())
+    assert all(cell.winner for cell in drawn.values())
 
 
 def uncached(read: Any) -> Callable[..., Any]:
@@ -123,16 +123,16 @@ FILTERS: dict[str, dict[str, list[str | int]]] = {
 }
 
 
-def chosen(workspace: Workspace, wanted: dict[str, list[str | int]]) -> None:
+def chosen(workspace: Workspace, filters: dict[str, list[str | int]]) -> None:
     """A first page of 100 results, and how many each place has."""
     with Journal.open(workspace.journal, read_only=True) as journal:
-        found = journal.results.matching(wanted, most=100)
-        places = journal.results.matching_places(wanted)
-    assert len(found) == min(100, sum(places.values()))
+        rows = journal.results.matching(filters, most=100)
+        places = journal.results.matching_places(filters)
+    assert len(rows) == min(100, sum(places.values()))
 
 
 def figures_of(workspace: Workspace, size: int) -> list[Figure]:
-    """Of one store. The page and the fleet have names that `growth` finds."""
+    """The figures of one store. The page and the fleet have names that `growth` finds."""
     places = size // VARIANTS
     figures = [Figure(f"{size:,}: first fleet", cpu_s(lambda: fleet(workspace, places), 1), "s")]
     page_ms = 1000 * cpu_s(lambda: page(workspace))
@@ -143,8 +143,8 @@ def figures_of(workspace: Workspace, size: int) -> list[Figure]:
         Figure(f"{size:,}: all verdicts whole", 1000 * cpu_s(lambda: whole_overview(workspace, places)), "ms"),
         at_most(f"{size:,}: ten new results in ten places", ten_new(workspace, places), "s", 0.6),
     ]
-    for name, wanted in FILTERS.items():
-        figures.append(Figure(f"{size:,}: filter, {name}", 1000 * cpu_s(partial(chosen, workspace, wanted)), "ms"))
+    for name, filters in FILTERS.items():
+        figures.append(Figure(f"{size:,}: filter, {name}", 1000 * cpu_s(partial(chosen, workspace, filters)), "ms"))
     command = partial(at_most, bound=1) if size == 10_000 else Figure
     figures.append(command(f"{size:,}: edgesweep rank", command_s(workspace), "s"))
     figures.append(command(f"{size:,}: edgesweep rank --device", command_s(workspace, "--device", "phone-0001"), "s"))
@@ -153,9 +153,9 @@ def figures_of(workspace: Workspace, size: int) -> list[Figure]:
 
 def growth(figures: list[Figure]) -> list[Figure]:
     """From 10,000 to 100,000 results."""
-    found = {figure.name: figure.measured for figure in figures}
+    value_of = {figure.name: figure.measured for figure in figures}
     large, small = (
-        {name.partition(": ")[2].partition(",")[0]: value for name, value in found.items() if name.startswith(size)}
+        {name.partition(": ")[2].partition(",")[0]: value for name, value in value_of.items() if name.startswith(size)}
         for size in ("100,000: ", "10,000: ")
     )
     return [
@@ -174,20 +174,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, choices=SIZES)
     parser.add_argument("--stores", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     os.environ.pop("MLFLOW_TRACKING_URI", None)
     gc.freeze()  # after the imports, as the dashboard's server does
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name:
-        for size in asked.sizes:
-            folder = (asked.stores or Path(name)) / str(size)
+        for size in options.sizes:
+            folder = (options.stores or Path(name)) / str(size)
             is_new = not folder.exists()
             workspace = Workspace.open(folder)
             if is_new:
                 made_s = cpu_s(lambda: make(workspace, size, LEFT), repeats=1)  # noqa: B023
                 figures.append(Figure(f"{size:,}: made, per result", 1000 * made_s / size, "ms"))
             figures += figures_of(workspace, size)
-    if set(asked.sizes) >= set(SIZES[1:]):
+    if set(options.sizes) >= set(SIZES[1:]):
         figures += growth(figures)
     finish("read: rankings and verdicts", figures)
 

@@ -1,4 +1,4 @@
-"""What the Python runner costs: its p50 against a bare loop over the same artifact in C++ (libtorch).
+"""The Python runner's p50 is compared with that of a bare loop over the same artifact in C++ (libtorch).
 
 python tests/benchmarks/bench_runner.py
 
@@ -53,27 +53,27 @@ def main() -> None:
         request = build(load(folder), Variant(fuse=True, optimize=True, layout="nhwc"), folder)
         runner = partial(p50_ms, request)
         bare = partial(bare_p50_ms, program, request)
-        # There and back: a steady drift within a round hits both alike.
-        taken = in_turn({RUNNER: runner, BARE: bare, BARE + AGAIN: bare, RUNNER + AGAIN: runner})
-    table(taken)
-    runners, bares = both(taken, RUNNER), both(taken, BARE)
+        # The arms go there and back: a steady drift within a round hits both alike.
+        seconds_of = in_turn({RUNNER: runner, BARE: bare, BARE + AGAIN: bare, RUNNER + AGAIN: runner})
+    table(seconds_of)
+    runners, bares = both_runs(seconds_of, RUNNER), both_runs(seconds_of, BARE)
     off = difference_percent(runners, bares)
     figures = [
         Figure(f"{RUNNER}, p50 over the {BARE}", off, "%", f"within {WITHIN_PERCENT:g} %", abs(off) <= WITHIN_PERCENT),
-        Figure(f"{RUNNER} over itself (A/A)", difference_percent(taken[RUNNER], taken[RUNNER + AGAIN]), "%"),
-        Figure(f"{BARE} over itself (A/A)", difference_percent(taken[BARE], taken[BARE + AGAIN]), "%"),
+        Figure(f"{RUNNER} over itself (A/A)", difference_percent(seconds_of[RUNNER], seconds_of[RUNNER + AGAIN]), "%"),
+        Figure(f"{BARE} over itself (A/A)", difference_percent(seconds_of[BARE], seconds_of[BARE + AGAIN]), "%"),
     ]
     finish("runner", figures, p50_ms={RUNNER: statistics.median(runners), BARE: statistics.median(bares)})
 
 
-def both(taken: Mapping[str, Sequence[float]], arm: str) -> list[float]:
+def both_runs(seconds_of: Mapping[str, Sequence[float]], arm: str) -> list[float]:
     """Per round, the mean of the arm's two processes."""
-    return [(one + other) / 2 for one, other in zip(taken[arm], taken[arm + AGAIN], strict=True)]
+    return [(first + other) / 2 for first, other in zip(seconds_of[arm], seconds_of[arm + AGAIN], strict=True)]
 
 
-def difference_percent(one: Sequence[float], other: Sequence[float]) -> float:
+def difference_percent(seconds: Sequence[float], other: Sequence[float]) -> float:
     """Median over the rounds: within a round both arms see the same machine."""
-    return (statistics.median(a / b for a, b in zip(one, other, strict=True)) - 1.0) * 100.0
+    return (statistics.median(a / b for a, b in zip(seconds, other, strict=True)) - 1.0) * 100.0
 
 
 if __name__ == "__main__":

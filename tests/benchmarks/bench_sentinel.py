@@ -1,5 +1,5 @@
-"""How many blocks the sentinel disqualifies, against its rule before 2026-11-23: everything from the last check that
-was like the first one of the run to the next.
+"""The blocks that the sentinel disqualifies are counted, against its rule before 2026-11-23: everything from the last
+check that was like the first one of the run to the next.
 
 python tests/benchmarks/bench_sentinel.py [--seeds 400]
 
@@ -107,15 +107,15 @@ def run(case: Case, seed: int) -> tuple[list[PlacedBlock], list[int], dict[int, 
 
 def against_the_first(placed: Sequence[PlacedBlock]) -> list[tuple[float, float]]:
     """The rule before, as (after, until)."""
-    checks = [list(check) for _, check in groupby(placed, key=lambda one: one.block.round // 10)]
-    first = [median(one.block.samples_ns) for one in checks[0]]
+    checks = [list(check) for _, check in groupby(placed, key=lambda placed_block: placed_block.block.round // 10)]
+    first = [median(placed_block.block.samples_ns) for placed_block in checks[0]]
     spans: list[tuple[float, float]] = []
     began: int | None = None
     good = checks[0][-1].position
     for check in checks[1:]:
-        now = [median(one.block.samples_ns) for one in check]
-        apart = min(now) > max(first) or max(now) < min(first)
-        if apart and abs(median(now) / median(first) - 1) > MOVED:
+        now = [median(placed_block.block.samples_ns) for placed_block in check]
+        outside = min(now) > max(first) or max(now) < min(first)
+        if outside and abs(median(now) / median(first) - 1) > MOVED:
             began = good if began is None else began
             continue
         if began is not None:
@@ -136,24 +136,24 @@ def main() -> None:
     seeds = parser.parse_args().seeds
     figures = []
     for case in CASES:
-        ours = theirs = found = doubtful = 0
+        wrong = wrong_before = shifts = doubtful = 0
         for seed in range(seeds):
             checks, blocks, slowness = run(case, seed)
             spans = [(span.after, span.until) for span in changed_spans(checks)]
-            ours += sum(any(after < at < until for after, until in spans) for at in blocks)
+            wrong += sum(any(after < at < until for after, until in spans) for at in blocks)
             doubts = doubtful_spans(checks)
             doubtful += sum(any(span.after < at < span.until for span in doubts) for at in blocks)
-            theirs += sum(any(after < at < until for after, until in against_the_first(checks)) for at in blocks)
-            found += any(slowness[after] != slowness[until] for after, until in spans)
+            wrong_before += sum(any(after < at < until for after, until in against_the_first(checks)) for at in blocks)
+            shifts += any(slowness[after] != slowness[until] for after, until in spans)
         total = seeds * ROUNDS * BLOCKS
-        share = 100 * ours / total
-        what = f"{case.name}: blocks disqualified"
+        share = 100 * wrong / total
+        label = f"{case.name}: blocks disqualified"
         if case.most_percent is None:
-            figures.append(at_least(f"{case.name}: shift found where it is", 100 * found / seeds, "%", 95))
-            figures.append(Figure(what, share, "%"))
+            figures.append(at_least(f"{case.name}: shift found where it is", 100 * shifts / seeds, "%", 95))
+            figures.append(Figure(label, share, "%"))
         else:
-            figures.append(at_most(what, share, "%", case.most_percent))
-        figures.append(Figure(f"{case.name}: by the rule before", 100 * theirs / total, "%"))
+            figures.append(at_most(label, share, "%", case.most_percent))
+        figures.append(Figure(f"{case.name}: by the rule before", 100 * wrong_before / total, "%"))
         figures.append(Figure(f"{case.name}: blocks in doubt", 100 * doubtful / total, "%"))
     finish("sentinel: what it disqualifies, on simulated devices", figures, seeds=seeds)
 

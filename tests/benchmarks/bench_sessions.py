@@ -1,5 +1,5 @@
-"""How often `compare` calls unchanged builds slower (exit code 3) if they were measured on other days, and how often it
-finds a build that is slower, against its rule before 2026-11-23: Welch's test without a spread between sessions.
+"""`compare` is tried on unchanged builds that were measured on other days (exit code 3 is wrong), and on a build that
+is slower, against its rule before 2026-11-23: Welch's test without a spread between sessions.
 
 python tests/benchmarks/bench_sessions.py [--seeds 200]
 
@@ -24,10 +24,11 @@ from report import Figure, at_most, finish
 from scipy.stats import binom
 
 from sweeps.ranking.comparison import EXIT_SLOWER, compare
-from sweeps.ranking.comparison_input import Origin, Result, SessionConditions
+from sweeps.ranking.comparison_input import Origin, Result
 from sweeps.ranking.latency_findings import latency_finding
 from sweeps.ranking.session_ratio import Series, ratio
 from sweeps.stats import CONFIDENCE
+from tests.builders import result_of
 from workers.devices.fake.phones import PHONES
 
 BUILDS, ROUNDS, BLOCK_S = 24, 3, 2.0
@@ -39,15 +40,6 @@ MARGIN_PERCENT = 5.0
 MOST = 0.05
 PROCESS_CV = 0.02
 DEVICE = "phone"
-CONDITIONS = SessionConditions(
-    preset="quick",
-    runtime_version="2.12.1",
-    exec_context="shell",
-    gate="gated",
-    fixed_performance="",
-    runner="simulated 1",
-    protocol="",
-)
 
 Slowness = Callable[[float], float]
 """From a time in the session (s) to a factor on latency."""
@@ -71,7 +63,8 @@ def _spread(percent: float) -> Session:
 
 
 def _drift(random: np.random.Generator) -> Slowness:
-    """It becomes slower during a session, by up to 15 %: warm or cool at its start, in a warm or a cool room."""
+    """The device becomes slower during a session, by up to 15 %: warm or cool at its start, in a warm or a cool
+    room."""
     first, more = random.uniform(0.0, 0.05), random.uniform(0.0, 0.15)
     return lambda at: 1.0 + first + more * at / LENGTH_S
 
@@ -129,35 +122,21 @@ def measure(
                 medians[build].append(float(true_ms[build] * own[build]) * slowness(at_s) * _process(random))
                 at_s += BLOCK_S
     origins = tuple(Origin(run=str(DAY_S * day), session=DAY_S * day) for day in days for _ in range(ROUNDS))
-    results = [
-        Result(
-            name=f"build {build}",
-            model="net",
-            setup=(str(build),),
-            device=DEVICE,
-            device_id=DEVICE,
-            fingerprint="f",
-            conditions=CONDITIONS,
-            medians_ms=tuple(ms),
-            origins=origins,
-            trust=(),
-        )
-        for build, ms in enumerate(medians)
-    ]
+    results = [result_of(f"build {build}", ms, origins, device_id=DEVICE) for build, ms in enumerate(medians)]
     return results, Series(tuple(ms for ms, _ in checks), tuple(day for _, day in checks))
 
 
 def slower_before(a: list[Result], b: list[Result]) -> set[str]:
-    """What the rule before calls slower: all blocks as of one session, which adds nothing."""
+    """Name the builds that the rule before calls slower: all blocks as of one session, which adds nothing."""
     confidence = 1.0 - (1.0 - CONFIDENCE) / len(a)
-    found = set()
+    slower = set()
     for then, now in zip(a, b, strict=True):
-        pair = [replace(one, origins=(Origin(run="1"),) * len(one.medians_ms)) for one in (now, then)]
+        pair = [replace(result, origins=(Origin(run="1"),) * len(result.medians_ms)) for result in (now, then)]
         strict = ratio(*pair, None, confidence)
         assert strict is not None
         if latency_finding(strict, MARGIN_PERCENT) == "slower":
-            found.add(now.name)
-    return found
+            slower.add(now.name)
+    return slower
 
 
 def _process(random: np.random.Generator) -> float:
@@ -167,7 +146,7 @@ def _process(random: np.random.Generator) -> float:
 def comparisons(case: Case, count: int, factor: float, seeds: int) -> Counter[str]:
     """In how many comparisons each arm called an unchanged build slower (`wrong`), and found the one that is slower by
     `factor` (`right`; `once`: as slower in one session)."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     changed = {"build 0"} if factor > 1.0 else set()
     for seed in range(seeds):
         random = np.random.default_rng([seed, count, round(100 * factor), CASES.index(case)])
@@ -176,11 +155,11 @@ def comparisons(case: Case, count: int, factor: float, seeds: int) -> Counter[st
         b, checks_b = measure(
             case, true_ms * np.where(np.arange(BUILDS) == 0, factor, 1.0), range(101, 101 + count), random
         )
-        both = Series(checks_a.medians_ms + checks_b.medians_ms, checks_a.sessions + checks_b.sessions)
-        sentinel = {DEVICE: (both,)}
+        all_checks = Series(checks_a.medians_ms + checks_b.medians_ms, checks_a.sessions + checks_b.sessions)
+        sentinel = {DEVICE: (all_checks,)}
         arms = {
             "24 builds": compare(("a", a), ("b", b), MARGIN_PERCENT, sentinels=sentinel),
-            # As if somebody had asked for one build alone: nothing is paid for the others.
+            # Somebody may ask for one build alone: nothing is paid for the others.
             "one build": compare(("a", a[:1]), ("b", b[:1]), MARGIN_PERCENT, sentinels=sentinel),
         }
         if factor == 1.0:
@@ -188,18 +167,18 @@ def comparisons(case: Case, count: int, factor: float, seeds: int) -> Counter[st
             arms["one build, no sentinel"] = compare(("a", a[:1]), ("b", b[:1]), MARGIN_PERCENT)
         for arm, compared in arms.items():
             called, once = (
-                {one.name for one in compared.results if one.finding == finding}
+                {result.name for result in compared.results if result.finding == finding}
                 for finding in ("slower", "slower (one session)")
             )
             assert (compared.exit_code == EXIT_SLOWER) == bool(called)
-            found[f"{arm}: wrong"] += bool(called - changed)
-            found[f"{arm}: right"] += bool(called & changed)
-            found[f"{arm}: once"] += bool(once & changed)
+            counts[f"{arm}: wrong"] += bool(called - changed)
+            counts[f"{arm}: right"] += bool(called & changed)
+            counts[f"{arm}: once"] += bool(once & changed)
         for arm, builds in (("24 builds", BUILDS), ("one build", 1)):
             before = slower_before(a[:builds], b[:builds])
-            found[f"{arm}, before: wrong"] += bool(before - changed)
-            found[f"{arm}, before: right"] += bool(before & changed)
-    return found
+            counts[f"{arm}, before: wrong"] += bool(before - changed)
+            counts[f"{arm}, before: right"] += bool(before & changed)
+    return counts
 
 
 def main() -> None:
@@ -212,22 +191,22 @@ def main() -> None:
     figures: list[Figure] = []
     wrong: Counter[str] = Counter()
     for case, count in product(CASES, SESSIONS):
-        what = f"{case.name}, {count} a side"
-        same = comparisons(case, count, 1.0, seeds)
-        wrong.update(same)
+        label = f"{case.name}, {count} a side"
+        unchanged = comparisons(case, count, 1.0, seeds)
+        wrong.update(unchanged)
         for arm in arms:
-            share = 100 * same[f"{arm}: wrong"] / seeds
-            figures.append(at_most(f"{what}: unchanged called slower, {arm}", share, "%", most_percent))
+            share = 100 * unchanged[f"{arm}: wrong"] / seeds
+            figures.append(at_most(f"{label}: unchanged called slower, {arm}", share, "%", most_percent))
         for arm in ("24 builds", "one build"):
-            share = 100 * same[f"{arm}, before: wrong"] / seeds
-            figures.append(Figure(f"{what}: unchanged called slower, {arm}, by the rule before", share, "%"))
+            share = 100 * unchanged[f"{arm}, before: wrong"] / seeds
+            figures.append(Figure(f"{label}: unchanged called slower, {arm}, by the rule before", share, "%"))
         for factor in SLOWER:
-            found = comparisons(case, count, factor, seeds)
+            counts = comparisons(case, count, factor, seeds)
             for arm in ("24 builds", "one build"):
                 for rule, key in (("", "right"), (" (one session)", "once"), (", by the rule before", "right")):
-                    share = 100 * found[f"{arm}{', before' * ('before' in rule)}: {key}"] / seeds
-                    figures.append(Figure(f"{what}: {factor - 1:.0%} slower found{rule}, {arm}", share, "%"))
-        print(f"{what}: done", file=sys.stderr, flush=True)
+                    share = 100 * counts[f"{arm}{', before' * ('before' in rule)}: {key}"] / seeds
+                    figures.append(Figure(f"{label}: {factor - 1:.0%} slower found{rule}, {arm}", share, "%"))
+        print(f"{label}: done", file=sys.stderr, flush=True)
     cells = len(CASES) * len(SESSIONS) * seeds
     for arm in arms:
         figures.append(

@@ -50,13 +50,13 @@ def main() -> None:
     figures = []
     for start_s in (2.5, 0.3):
         for name in PROTOCOLS:
-            found = shares(start_s, name, range(seeds))
-            halves = [float(half.mean()) for half in np.array_split(found, 2)]
-            what, bound = f"{name}, {start_s:g} s a start", BOUNDS.get((start_s, name))
-            share = float(found.mean())
+            percents = shares(start_s, name, range(seeds))
+            halves = [float(half.mean()) for half in np.array_split(percents, 2)]
+            label, bound = f"{name}, {start_s:g} s a start", BOUNDS.get((start_s, name))
+            share = float(percents.mean())
             figures += [
-                Figure(what, share, "%") if bound is None else at_least(what, share, "%", bound),
-                Figure(f"{what}: two halves of the seeds (A/A)", abs(halves[0] - halves[1]), "points"),
+                Figure(label, share, "%") if bound is None else at_least(label, share, "%", bound),
+                Figure(f"{label}: two halves of the seeds (A/A)", abs(halves[0] - halves[1]), "points"),
             ]
     finish("share of device time that is timed, on simulated phones", figures, seeds=seeds, variants=VARIANTS)
 

@@ -1,5 +1,5 @@
-"""What is shipped when several variants are left: the smallest estimate, unless others are shown to be within 2 % of
-it, against the most accurate of all that are not told apart from it (the rule before 2026-11-23).
+"""Two rules choose the build to ship when several variants are left: the smallest estimate, unless others are shown to
+be within 2 % of it, against the most accurate of all that are not told apart from it (the rule before 2026-11-23).
 
 python tests/benchmarks/bench_shipping.py [--seeds 400]
 
@@ -41,12 +41,12 @@ Regrets = dict[tuple[float, str, str], list[tuple[float, float, float]]]
 
 
 def variants_ms(spread: str, seed: int) -> dict[str, float]:
-    found = latencies_ms(VARIANTS, 10.0, 0.15 if spread == "six equal" else float(spread), seed)
+    ms_of_variant = latencies_ms(VARIANTS, 10.0, 0.15 if spread == "six equal" else float(spread), seed)
     if spread == "six equal":
-        best = min(found.values())
-        for name in sorted(found, key=lambda name: found[name])[:EQUAL]:
-            found[name] = best
-    return found
+        best = min(ms_of_variant.values())
+        for name in sorted(ms_of_variant, key=lambda name: ms_of_variant[name])[:EQUAL]:
+            ms_of_variant[name] = best
+    return ms_of_variant
 
 
 def most_accurate(jobs: dict[str, JobResult]) -> JobResult:
@@ -58,7 +58,7 @@ def most_accurate(jobs: dict[str, JobResult]) -> JobResult:
 
 
 def regrets(seeds: range) -> Regrets:
-    found: Regrets = {}
+    regrets_of: Regrets = {}
     for cv, method, spread in product(PROCESS_CVS, METHODS, SPREADS):
         phone = replace(PHONES["cool"], name=f"processes {cv:.0%}", process_cv=cv)
         for seed in seeds:
@@ -69,10 +69,10 @@ def regrets(seeds: range) -> Regrets:
             assert sweep.named is not None
             best_ms = min(true_ms.values())
             given_up = rival.top1_percent - jobs[sweep.named].top1_percent
-            found.setdefault((cv, method, spread), []).append(
+            regrets_of.setdefault((cv, method, spread), []).append(
                 (100 * sweep.regret, 100 * (true_ms[rival.name] / best_ms - 1), given_up)
             )
-    return found
+    return regrets_of
 
 
 def main() -> None:
@@ -81,34 +81,34 @@ def main() -> None:
     seeds = parser.parse_args().seeds
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     chunks = [range(start, min(start + 20, seeds)) for start in range(0, seeds, 20)]
-    found: Regrets = {}
+    regrets_of: Regrets = {}
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         for done, part in enumerate(pool.map(regrets, chunks), start=1):
             for key, values in part.items():
-                found.setdefault(key, []).extend(values)
+                regrets_of.setdefault(key, []).extend(values)
             print(f"\r{done} of {len(chunks)} chunks of seeds", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
 
     print(f"{'processes':9}  {'method':14}  {'spread':9}  regret mean / p90, %: shown within 2 %   most accurate")
-    for (cv, method, spread), values in found.items():
+    for (cv, method, spread), values in regrets_of.items():
         table = np.array(values)
         means, tenths = table.mean(axis=0), np.quantile(table, 0.9, axis=0)
-        ours, rivals = (f"{means[rule]:9.2f} / {tenths[rule]:5.2f}" for rule in (0, 1))
-        print(f"{cv:9.0%}  {method:14}  {spread:9}  {ours:>35}  {rivals}")
+        own, rivals = (f"{means[rule]:9.2f} / {tenths[rule]:5.2f}" for rule in (0, 1))
+        print(f"{cv:9.0%}  {method:14}  {spread:9}  {own:>35}  {rivals}")
     figures = []
     for cv, method in product(PROCESS_CVS, METHODS):
         # All spreads have the same number of seeds, so halves of each are halves of all.
-        parts = [np.array(found[cv, method, spread]) for spread in SPREADS]
+        parts = [np.array(regrets_of[cv, method, spread]) for spread in SPREADS]
         table = np.concatenate(parts)
         halves = [np.concatenate([part[start::2] for part in parts])[:, 0].mean() for start in (0, 1)]
-        ours, rivals, given_up = table.mean(axis=0)
-        what = f"processes {cv:.0%}, {method}"
+        own, rivals, given_up = table.mean(axis=0)
+        label = f"processes {cv:.0%}, {method}"
         figures += [
-            Figure(f"{what}: mean regret", float(ours), "%"),
-            Figure(f"{what}: its two halves (A/A)", float(abs(halves[0] - halves[1])), "%"),
-            Figure(f"{what}: mean regret of the most accurate", float(rivals), "%"),
-            at_most(f"{what}: regret over that of the most accurate", float(ours / rivals), "times", SHARE),
-            Figure(f"{what}: accuracy given up (of accuracies 94 to 97 %)", float(given_up), "points"),
+            Figure(f"{label}: mean regret", float(own), "%"),
+            Figure(f"{label}: its two halves (A/A)", float(abs(halves[0] - halves[1])), "%"),
+            Figure(f"{label}: mean regret of the most accurate", float(rivals), "%"),
+            at_most(f"{label}: regret over that of the most accurate", float(own / rivals), "times", SHARE),
+            Figure(f"{label}: accuracy given up (of accuracies 94 to 97 %)", float(given_up), "points"),
         ]
     finish("what is shipped in a tie, on simulated phones", figures, seeds=seeds, variants=VARIANTS)
 

@@ -1,4 +1,4 @@
-"""How much processor time a command takes to start: its list, the help of `plan`, `status` of a measured sweep, and
+"""The start of a command is measured in processor time: its list, the help of `plan`, `status` of a measured sweep, and
 `plan` of the README's own model.
 
 python tests/benchmarks/bench_startup.py
@@ -62,7 +62,7 @@ def main() -> None:
             CLICK + AGAIN: [sys.executable, "-c", "import click"],
         }
         rounds = [{arm: cpu_seconds(argv, folder / "own") for arm, argv in arms.items()} for _ in range(1 + ROUNDS)][1:]
-    median = {arm: statistics.median(one[arm] for one in rounds) for arm in arms}
+    median = {arm: statistics.median(times[arm] for times in rounds) for arm in arms}
     figures = [
         at_most("edgesweep --help", median["edgesweep --help"], "s", 0.25),
         at_most("edgesweep status", median["edgesweep status"], "s", 0.5),

@@ -72,14 +72,14 @@ class Called(NamedTuple):
     twins_before: int
     slower_before: int
     eliminated: int
-    """Of `twins`, those that the race eliminated."""
+    """The number of `twins` that the race eliminated."""
     unresolved: int
     unresolved_before: int
 
 
 def builds(sweep: SimulatedSweep) -> list[Build]:
-    """Those that may win, with those that are left in batches and have no time."""
-    settled = {one.job_key: one for one in sweep.ended}
+    """List the builds that may win, with those that are left in batches and have no time."""
+    settled = {end.job_key: end for end in sweep.ended}
     rows = []
     for key in sorted({*settled, *sweep.jobs}):
         job, ended = sweep.jobs.get(key), settled.get(key)
@@ -94,7 +94,7 @@ def builds(sweep: SimulatedSweep) -> list[Build]:
 
 
 def sharing_before(rows: list[Build]) -> set[str]:
-    """Who shares the first place where every pair is tested by itself."""
+    """Name the builds that share the first place where every pair is tested by itself."""
     leaders = [row for row in rows if row.settled is not None and row.settled.leads]
     first = leaders[0] if leaders else min(rows, key=lambda row: row.figure(LATENCY) or np.inf)
     near = [row for row in rows if row is first or not worse(row, first, LATENCY, smaller=True)]
@@ -140,29 +140,29 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--arm", choices=ARMS, help="only this one; default: all")
-    given = parser.parse_args()
+    options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    wanted = list(cases((given.arm,) if given.arm else ARMS))
-    found: dict[Case, Rows] = {}
-    with ProcessPoolExecutor(given.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for case, rows in zip(wanted, pool.map(run, wanted, [range(given.seeds)] * len(wanted)), strict=True):
-            found[case] = np.array(rows, dtype=np.float64)
-            print(line(case, found[case]), file=sys.stderr, flush=True)
-    finish("equal builds called slower than the winner", figures(found), seeds=given.seeds, cases=len(found))
+    chosen = list(cases((options.arm,) if options.arm else ARMS))
+    rows_of: dict[Case, Rows] = {}
+    with ProcessPoolExecutor(options.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for case, rows in zip(chosen, pool.map(run, chosen, [range(options.seeds)] * len(chosen)), strict=True):
+            rows_of[case] = np.array(rows, dtype=np.float64)
+            print(line(case, rows_of[case]), file=sys.stderr, flush=True)
+    finish("equal builds called slower than the winner", figures(rows_of), seeds=options.seeds, cases=len(rows_of))
 
 
-def share(rows: Rows, what: str) -> float:
-    """Of sweeps in which it happened at all (%)."""
-    return 100 * float((rows[:, Called._fields.index(what)] > 0).mean())
+def share(rows: Rows, name: str) -> float:
+    """The share of sweeps in which it happened at all (%)."""
+    return 100 * float((rows[:, Called._fields.index(name)] > 0).mean())
 
 
-def power(rows: Rows, what: str, world: str) -> float:
-    """Of the builds of this world that are 5 % slower (%)."""
-    return 100 * float(rows[:, Called._fields.index(what)].mean()) / max(1, WORLDS[world].count(SLOWER))
+def power(rows: Rows, name: str, world: str) -> float:
+    """The share of the builds of this world that are 5 % slower (%)."""
+    return 100 * float(rows[:, Called._fields.index(name)].mean()) / max(1, WORLDS[world].count(SLOWER))
 
 
-def mean(rows: Rows, what: str) -> float:
-    return float(rows[:, Called._fields.index(what)].mean())
+def mean(rows: Rows, name: str) -> float:
+    return float(rows[:, Called._fields.index(name)].mean())
 
 
 def line(case: Case, rows: Rows) -> str:
@@ -175,11 +175,11 @@ def line(case: Case, rows: Rows) -> str:
     )
 
 
-def figures(found: Mapping[Case, Rows]) -> list[Figure]:
+def figures(rows_of: Mapping[Case, Rows]) -> list[Figure]:
     """The bounds hold for the mean over all forms of noise; the worst form is reported."""
     result = []
-    for arm in dict.fromkeys(case.arm for case in found):
-        equal = {case.form: rows for case, rows in found.items() if case[:2] == (arm, "twins")}
+    for arm in dict.fromkeys(case.arm for case in rows_of):
+        equal = {case.form: rows for case, rows in rows_of.items() if case[:2] == (arm, "twins")}
         wrong = {form: share(rows, "twins") for form, rows in equal.items()}
         worst = max(wrong, key=lambda form: wrong[form])
         result += [
@@ -195,7 +195,7 @@ def figures(found: Mapping[Case, Rows]) -> list[Figure]:
         for world in ("half", "best alone"):
             lost = {
                 case.form: power(rows, "slower_before", world) - power(rows, "slower", world)
-                for case, rows in found.items()
+                for case, rows in rows_of.items()
                 if case[:2] == (arm, world)
             }
             most = max(lost, key=lambda form: lost[form])

@@ -99,34 +99,34 @@ SPEEDS = {
 
 
 def slow_blocks(random: Random, blocks: int, share: float, lasts_s: float) -> NDArray[np.bool_]:
-    """Whether the device is slow in the middle of each block; a speed lasts `lasts_s` on average over both."""
+    """Tell whether the device is slow in the middle of each block; a speed lasts `lasts_s` on average over both."""
     slow = bool(random.random() < share)
-    ends_s, found = 0.0, np.zeros(blocks, dtype=np.bool_)
+    ends_s, is_slow = 0.0, np.zeros(blocks, dtype=np.bool_)
     mean_s = {True: 2 * lasts_s * share, False: 2 * lasts_s * (1 - share)}
     at_s, slow = 0.0, not slow
     for block in range(blocks):
         while ends_s <= at_s:
             slow = not slow
             ends_s += random.exponential(mean_s[slow])
-        found[block] = slow
+        is_slow[block] = slow
         at_s += BLOCK_S
-    return found
+    return is_slow
 
 
 def medians_of(logs: Array, random: Random) -> tuple[list[dict[int, float]], Array]:
     """By variant and visit, from logarithms in the order of measuring; and the levels of the variants."""
     variants = logs.shape[1]
     levels = np.log(10.0) + 0.3 * random.standard_normal(variants)
-    found: list[dict[int, float]] = [{} for _ in range(variants)]
+    ms_of_visit: list[dict[int, float]] = [{} for _ in range(variants)]
     for visit, row in enumerate(logs):
         for variant, log in zip(random.permutation(variants), row, strict=True):
-            found[variant][visit] = math.exp(levels[variant] + log)
-    return found, levels
+            ms_of_visit[variant][visit] = math.exp(levels[variant] + log)
+    return ms_of_visit, levels
 
 
 def false_alarms(noise: Noise, variants: int, rounds: int, sweeps: int) -> float:
     """Percent of sweeps."""
-    found = 0
+    alarms = 0
     for seed in range(sweeps):
         random = np.random.default_rng([seed, variants, rounds])
         logs = noise(random, rounds, variants)
@@ -134,8 +134,8 @@ def false_alarms(noise: Noise, variants: int, rounds: int, sweeps: int) -> float
             medians = [dict(enumerate(np.exp(logs[:, variant]))) for variant in range(variants)]
         else:
             medians, _ = medians_of(logs, random)
-        found += two_speeds(medians) is not None
-    return 100 * found / sweeps
+        alarms += two_speeds(medians) is not None
+    return 100 * alarms / sweeps
 
 
 def median_of_mixture(step: float, share: float, cv: float) -> float:
@@ -149,7 +149,7 @@ def mixtures(
     slower: float, share: float, lasts_s: float, cv: float, variants: int, rounds: int, sweeps: int
 ) -> dict[str, float]:
     """Percent of sweeps found, percent of intervals that hold the truth, and median half-widths in percent."""
-    step, found = math.log(slower), 0
+    step, found_count = math.log(slower), 0
     beyond = median_of_mixture(step, share, cv)
     holds: list[tuple[bool, bool]] = []
     held_where_found: list[bool] = []
@@ -159,20 +159,20 @@ def mixtures(
         slow = slow_blocks(random, rounds * variants, share, lasts_s).reshape(rounds, variants)
         medians, levels = medians_of(step * slow + cv * random.standard_normal((rounds, variants)), random)
         speeds = two_speeds(medians)
-        found += speeds is not None
-        ours = latency_intervals(medians, speeds)
-        others = moderated([list(one.values()) for one in medians])
-        for level, *both in zip(levels, ours, others, strict=True):
+        found_count += speeds is not None
+        mixed = latency_intervals(medians, speeds)
+        single = moderated([list(ms_of_visit.values()) for ms_of_visit in medians])
+        for level, *pair in zip(levels, mixed, single, strict=True):
             truth = math.exp(level + beyond)
-            holds.append((_holds(both[0], truth), _holds(both[1], truth)))
+            holds.append((_holds(pair[0], truth), _holds(pair[1], truth)))
             if speeds is not None:
                 held_where_found.append(holds[-1][0])
-            halves.append((_half(both[0]), _half(both[1])))
+            halves.append((_half(pair[0]), _half(pair[1])))
     of_ours, of_others = 100 * np.mean(holds, axis=0)
     half, other_half = np.median(halves, axis=0)
     where_found = {"holds where found": 100 * float(np.mean(held_where_found))} if held_where_found else {}
     return where_found | {
-        "found": 100 * found / sweeps,
+        "found": 100 * found_count / sweeps,
         "holds": float(of_ours),
         "held before": float(of_others),
         "half-width": float(half),
@@ -217,9 +217,9 @@ def bursts_found(kind: str, count: int, blocks: int, seed: int) -> int:
     return sum(burst_share(samples(kind, random, count).tolist()) >= BURST_SHARE for _ in range(blocks))
 
 
-def _bounded(what: str, found: dict[str, float]) -> list[Figure]:
-    held = found.get("holds where found")
-    return [] if held is None else [at_least(f"{what}: holds the truth where found", held, "%", 93.0)]
+def _bounded(label: str, percents: dict[str, float]) -> list[Figure]:
+    held = percents.get("holds where found")
+    return [] if held is None else [at_least(f"{label}: holds the truth where found", held, "%", 93.0)]
 
 
 def main() -> None:
@@ -231,19 +231,19 @@ def main() -> None:
     for name, noise in NOISES.items():
         for variants, rounds in SHAPES:
             alarms = false_alarms(noise, variants, rounds, sweeps)
-            what = f"two speeds called where there are none: {name}, {variants} variants, {rounds} rounds"
-            figures.append(at_most(what, alarms, "% of sweeps", 1.0))
+            label = f"two speeds called where there are none: {name}, {variants} variants, {rounds} rounds"
+            figures.append(at_most(label, alarms, "% of sweeps", 1.0))
     for name, parameters in SPEEDS.items():
         for variants, rounds in ((24, 3), (24, 10)):
-            found = mixtures(*parameters, variants, rounds, sweeps // 5)
-            what = f"{name}, {rounds} rounds"
+            percents = mixtures(*parameters, variants, rounds, sweeps // 5)
+            label = f"{name}, {rounds} rounds"
             figures += [
-                Figure(f"{what}: found", found["found"], "% of sweeps"),
-                *_bounded(what, found),
-                Figure(f"{what}: holds the truth in all sweeps", found["holds"], "%"),
-                Figure(f"{what}: held it before", found["held before"], "%"),
-                Figure(f"{what}: half-width, median", found["half-width"], "%"),
-                Figure(f"{what}: half-width before", found["half-width before"], "%"),
+                Figure(f"{label}: found", percents["found"], "% of sweeps"),
+                *_bounded(label, percents),
+                Figure(f"{label}: holds the truth in all sweeps", percents["holds"], "%"),
+                Figure(f"{label}: held it before", percents["held before"], "%"),
+                Figure(f"{label}: half-width, median", percents["half-width"], "%"),
+                Figure(f"{label}: half-width before", percents["half-width before"], "%"),
             ]
     of_sweep = 240
     for kind in (
@@ -255,8 +255,8 @@ def main() -> None:
     ):
         for count in (200, 20):
             alarms = sum(bursts_found(kind, count, of_sweep, seed) > 0 for seed in range(sweeps // 5))
-            what = f"bursts called where there are none: {kind}, {count} samples, {of_sweep} blocks"
-            figures.append(at_most(what, 500 * alarms / sweeps, "% of sweeps", 1.0))
+            label = f"bursts called where there are none: {kind}, {count} samples, {of_sweep} blocks"
+            figures.append(at_most(label, 500 * alarms / sweeps, "% of sweeps", 1.0))
     kind = "a burst of a fifth of the block, 1.5 x"
     figures.append(at_least(f"{kind}: called", bursts_found(kind, 200, 1000, 0) / 10, "% of blocks", 95.0))
     finish("two speeds and bursts, drawn", figures, sweeps=sweeps)

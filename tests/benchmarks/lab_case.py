@@ -83,7 +83,7 @@ class Lab:
     def data(self, serialno: str) -> Path:
         """The path of the phone's `/data` on this machine."""
         inside = psutil.Process(self._phones[serialno].pid).children(recursive=True)
-        (first,) = (child for one in inside if one.name() == "unshare" for child in one.children())
+        (first,) = (child for process in inside if process.name() == "unshare" for child in process.children())
         return Path(f"/proc/{first.pid}/root/data")
 
     def join(self, name: str, *more: str, **environment: str) -> None:
@@ -96,36 +96,36 @@ class Lab:
         else:
             words = ["join", self.head, "--token-file", self.give_token(computer)]
         self._hosts[name] = computer.start([_EDGESWEEP, "host", *words, "--name", name, *more], log, **environment)
-        self.wait(lambda: "is a host of the lab" in self.said(name) or self._hosts[name].poll() is not None)
+        self.wait(lambda: "is a host of the lab" in self.output(name) or self._hosts[name].poll() is not None)
         if self._hosts[name].poll() is not None:
-            raise RuntimeError(f"{name} does not join: {self.said(name)}")
+            raise RuntimeError(f"{name} does not join: {self.output(name)}")
 
-    def said(self, name: str) -> str:
+    def output(self, name: str) -> str:
         return self._logs[name].read_text(errors="replace")
 
     def hosts(self) -> list[dict[str, Any]]:
-        """As `edgesweep hosts --json` tells."""
-        hosts: list[dict[str, Any]] = self._told()["hosts"]
+        """List the hosts that `edgesweep hosts --json` tells."""
+        hosts: list[dict[str, Any]] = self._hosts_document()["hosts"]
         return hosts
 
     def troubles(self) -> list[str]:
-        """As `edgesweep hosts --json` tells."""
-        troubles: list[str] = self._told()["troubles"]
+        """List the troubles that `edgesweep hosts --json` tells."""
+        troubles: list[str] = self._hosts_document()["troubles"]
         return troubles
 
-    def _told(self) -> dict[str, Any]:
+    def _hosts_document(self) -> dict[str, Any]:
         words = [_EDGESWEEP, "hosts", "--json", "--lab", self.head, "--token-file", "lab-token"]
-        told = self.network.computers[DRIVER].run(words)
-        if told.returncode != 0:
+        ended = self.network.computers[DRIVER].run(words)
+        if ended.returncode != 0:
             raise RuntimeError("edgesweep hosts failed: see above")
-        document: dict[str, Any] = json.loads(told.stdout)
+        document: dict[str, Any] = json.loads(ended.stdout)
         return document
 
     def wait(self, until: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + seconds
         while not until():
             if time.monotonic() > deadline:
-                raise TimeoutError("\n".join(f"{name}: {self.said(name)}" for name in self._logs))
+                raise TimeoutError("\n".join(f"{name}: {self.output(name)}" for name in self._logs))
             time.sleep(0.1)
 
     def give_token(self, computer: Computer) -> str:
@@ -137,5 +137,5 @@ class Lab:
 
 
 def network(folder: Path) -> Network:
-    """Whose computers share what EdgeSweep keeps of compiled and fetched programs, and nothing else."""
+    """A network whose computers share EdgeSweep's cache of compiled and fetched programs, and nothing else."""
     return Network(folder, {"EDGESWEEP_CACHE": str(cache_folder())})

@@ -41,18 +41,18 @@ _LOOK_S = 0.01
 
 @dataclass(slots=True)
 class Timed:
-    """How long it took to know all devices of the lab, the first time in this process."""
+    """The time that it took to know all devices of the lab, the first time in this process."""
 
     cold_s: float = 0.0
     find: Callable[[], Any] | None = None
 
     def lab(self, find: Callable[[], Any], *words: Any) -> Lab:
         began = time.perf_counter()
-        made = Lab(find, *words)
-        tuple(made.select("adb:*"))
+        lab = Lab(find, *words)
+        tuple(lab.select("adb:*"))
         self.cold_s = time.perf_counter() - began
         self.find = find
-        return made
+        return lab
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Load:
     seconds: float
     events: list[tuple[float, str, int, str]] = field(default_factory=list)
     """When (`time.monotonic`), device, number of the work, and the kind of a failure; empty: it is done."""
-    seen: list[tuple[float, str, bool]] = field(default_factory=list)
+    beats: list[tuple[float, str, bool]] = field(default_factory=list)
     """When a host was found to be silent, or to answer again."""
     _ended: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -82,14 +82,14 @@ class Load:
             thread.join()
 
     def _watch(self) -> None:
-        known: dict[str, bool] = {}
+        last_answers: dict[str, bool] = {}
         while not self._ended.wait(_LOOK_S):
             answering = {hello.name: answers for hello, answers in self.lab.hellos()}
             now = time.monotonic()
-            for name in answering.keys() | known.keys():
-                if (answers := answering.get(name, False)) != known.get(name, True):
-                    self.seen.append((now, name, answers))
-                known[name] = answers
+            for name in answering.keys() | last_answers.keys():
+                if (answers := answering.get(name, False)) != last_answers.get(name, True):
+                    self.beats.append((now, name, answers))
+                last_answers[name] = answers
 
     def _work(self, facts: DeviceFacts) -> None:
         number = FIRST
@@ -98,7 +98,7 @@ class Load:
             kind = answer.kind if isinstance(answer, Failed) else ""
             self.events.append((time.monotonic(), facts.device_id, number, kind))
             if kind:
-                # As a sweep does.
+                # A sweep waits as long.
                 self._ended.wait(AWAY_WAIT.poll_s)
             else:
                 number += 1
@@ -111,26 +111,27 @@ class Driver:
         self._lab = lab
         self._timed = timed
         self._devices = sorted(
-            (one for one in lab.select("adb:*") if isinstance(one, DeviceFacts)), key=lambda one: one.device_id
+            (device for device in lab.select("adb:*") if isinstance(device, DeviceFacts)),
+            key=lambda device: device.device_id,
         )
         self._executor = LabExecutor(lab, FOLDER)
-        self._lanes = {one.device_id: self._executor.lane(one) for one in self._devices}
+        self._lanes = {device.device_id: self._executor.lane(device) for device in self._devices}
         self._load: Load | None = None
 
     def devices(self) -> dict[str, object]:
-        return {"cold_s": self._timed.cold_s, "devices": [one.device_id for one in self._devices]}
+        return {"cold_s": self._timed.cold_s, "devices": [device.device_id for device in self._devices]}
 
     def again(self, rounds: int) -> list[float]:
         """Seconds until all hosts have told their devices, by a driver that is connected."""
         assert self._timed.find is not None
-        taken = []
+        times_s = []
         for _ in range(rounds):
             began = time.perf_counter()
-            found = self._timed.find()
-            with ThreadPoolExecutor(len(found)) as pool:
-                tuple(pool.map(lambda host: host[1].hello(), found))
-            taken.append(time.perf_counter() - began)
-        return taken
+            hosts = self._timed.find()
+            with ThreadPoolExecutor(len(hosts)) as pool:
+                tuple(pool.map(lambda host: host[1].hello(), hosts))
+            times_s.append(time.perf_counter() - began)
+        return times_s
 
     def plant(self, build_key: str, size: int) -> int:
         """An artifact of so many bytes, which do not get smaller on the way. Returns the bytes of all its files."""
@@ -154,7 +155,7 @@ class Driver:
         hosts: dict[str, DeviceFacts] = {}
         for facts in self._devices:
             hosts.setdefault(facts.name.partition("/")[0], facts)
-        taken = []
+        times_s = []
         for call in range(CALLS):
             for facts in hosts.values():
                 began = time.perf_counter()
@@ -162,20 +163,20 @@ class Driver:
                 took = time.perf_counter() - began
                 if isinstance(answer, Failed):
                     raise RuntimeError(answer.message)
-                taken.append(took - answer)
-        return taken
+                times_s.append(took - answer)
+        return times_s
 
     def ray_calls(self, pause_s: float) -> list[float]:
         """Seconds of calls that have nothing to do: Ray and the network alone. A pause before each, as work is one."""
         hosts = {facts.name.partition("/")[0]: self._lab.where(facts.device_id) for facts in self._devices}
-        taken = []
+        times_s = []
         for _ in range(CALLS):
             for host in hosts.values():
                 time.sleep(pause_s)
                 began = time.perf_counter()
                 host.missing(())
-                taken.append(time.perf_counter() - began)
-        return taken
+                times_s.append(time.perf_counter() - began)
+        return times_s
 
     def begin(self, build_key: str, seconds: float) -> None:
         self._load = Load(self._lab, lambda facts, number, length: self._ask(facts, number, length, build_key), seconds)
@@ -183,7 +184,7 @@ class Driver:
 
     def so_far(self) -> dict[str, object]:
         assert self._load is not None
-        return {"events": list(self._load.events), "seen": list(self._load.seen)}
+        return {"events": list(self._load.events), "seen": list(self._load.beats)}
 
     def end(self) -> dict[str, object]:
         assert self._load is not None
@@ -207,10 +208,10 @@ def main() -> None:
         for line in sys.stdin:
             method, *values = json.loads(line)
             try:
-                told = {"answer": getattr(driver, method)(*values)}
+                reply = {"answer": getattr(driver, method)(*values)}
             except DeviceError as error:
-                told = {"error": str(error)}
-            print(json.dumps(told), file=answers, flush=True)
+                reply = {"error": str(error)}
+            print(json.dumps(reply), file=answers, flush=True)
         driver.close()
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from sweeps.records import Stage
 from workers.measure.device_runner import DeviceRunner, Request
 
-STARTED = Path("/tmp/work")  # of a computer in namespaces
+STARTED = Path("/tmp/work")  # a folder of a computer in namespaces
 """A folder of the host, with a file for each device: a line for each time that work was started."""
 
 

@@ -17,7 +17,7 @@ records = Records()
 
 
 def model_name(number: int) -> str:
-    """As `Records.plan` names them."""
+    """Name a model as `Records.plan` does."""
     return f"net{number or ''}"
 
 
@@ -30,9 +30,9 @@ def make(workspace: Workspace, count: int, left: int = 0) -> None:
 
     def job(number: int, place: int, build: int) -> Job:
         model = model_name(place // len(facts))
-        made = records.job(number, model=model, name=f"{model} · variant {number}", run=RunAxes(threads=build + 1))
+        job = records.job(number, model=model, name=f"{model} · variant {number}", run=RunAxes(threads=build + 1))
         key = canonical_key({"model": model, "build": build})
-        return replace(made, device_id=facts[place % len(facts)].device_id, build_key=key)
+        return replace(job, device_id=facts[place % len(facts)].device_id, build_key=key)
 
     jobs = [job(number, *divmod(number, VARIANTS)) for number in range(count)]
     for number in range(left * MODELS):

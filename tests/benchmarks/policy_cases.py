@@ -18,20 +18,20 @@ class Cell:
 
     @property
     def name(self) -> str:
-        what = f"{self.form.removeprefix('judge_')}, {self.spread}, {self.start_s:g} s"
-        return f"{what}{f', {self.groups} groups' if self.groups > 1 else ''}{', misled' if self.misleads else ''}"
+        label = f"{self.form.removeprefix('judge_')}, {self.spread}, {self.start_s:g} s"
+        return f"{label}{f', {self.groups} groups' if self.groups > 1 else ''}{', misled' if self.misleads else ''}"
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What one sweep gave."""
+    """The figures of one sweep."""
 
     device_s: float
     named: bool
     lost: bool
     decided: bool
     covered: bool | None
-    """Whether the winner's interval holds the latency that it says it is of."""
+    """The winner's interval holds the latency that it says it is of."""
     alarm: bool | None
     """`None`: there was nothing to raise one."""
     batches_s: float
@@ -39,34 +39,34 @@ class Sweep:
     timed_s: float
 
 
-def percent(sweeps: list[Sweep], what: str) -> float:
-    values = [getattr(sweep, what) for sweep in sweeps]
-    known = [value for value in values if value is not None]
-    return 100 * sum(known) / len(known) if known else 0.0
+def percent(sweeps: list[Sweep], name: str) -> float:
+    values = [getattr(sweep, name) for sweep in sweeps]
+    numbers = [value for value in values if value is not None]
+    return 100 * sum(numbers) / len(numbers) if numbers else 0.0
 
 
-def table(found: Mapping[Cell, list[Sweep]], start_s: float, arm: str) -> str:
-    """As `infra/protocol-evidence.md` shows it: device seconds, median / nine of ten."""
+def table(sweeps_of: Mapping[Cell, list[Sweep]], start_s: float, arm: str) -> str:
+    """The table of `infra/protocol-evidence.md`: device seconds, median / nine of ten."""
     lines = [f"| {arm}, {start_s:g} s a start | " + " | ".join((*SPREADS, "processes of their own only")) + " |"]
     lines.append("| --- |" + " ---: |" * (len(SPREADS) + 1))
     rows: dict[Cell, list[Cell]] = {}
-    for cell in found:
+    for cell in sweeps_of:
         if (cell.arm, cell.start_s) == (arm, start_s):
             rows.setdefault(replace(cell, spread=""), []).append(cell)
     for row, cells_ in rows.items():
         solo = [
-            np.median([one.device_s for one in found[of]])
+            np.median([sweep.device_s for sweep in sweeps_of[of]])
             for of in (replace(c, arm="solo") for c in cells_)
-            if of in found
+            if of in sweeps_of
         ]
-        words = [*(_entry(found[cell]) for cell in cells_), ", ".join(f"{median:.0f}" for median in solo)]
+        words = [*(_entry(sweeps_of[cell]) for cell in cells_), ", ".join(f"{median:.0f}" for median in solo)]
         name = row.name.replace(f", , {start_s:g} s", "")
         lines.append(f"| {name} | " + " | ".join(words) + " |")
     return "\n".join(lines)
 
 
 def _entry(sweeps: list[Sweep]) -> str:
-    times = [one.device_s for one in sweeps]
+    times = [sweep.device_s for sweep in sweeps]
     named, undecided = percent(sweeps, "named"), 100 - percent(sweeps, "decided")
     notes = [f"{named:.0f} % named"] * (named < 100) + [f"{undecided:.0f} % open"] * (undecided > 0)
     return f"{np.median(times):.0f} / {np.quantile(times, 0.9):.0f}" + (f" ({', '.join(notes)})" if notes else "")

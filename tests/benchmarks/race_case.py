@@ -50,7 +50,7 @@ RACE = Path(__file__).resolve().parents[2] / "sweeps" / "specs" / "race.yaml"
 Kind = Literal["rounds", "race", "race alone"]
 """A fixed number of rounds of every build in processes of its own; a race; a race without batches."""
 
-# It measures in any state, and waits for nobody: a core that is busy stays so.
+# The sweep measures in any state, and waits for nobody: a core that is busy stays so.
 _GATE = GateSpec(wait_seconds=60.0, load_wait_seconds=0.0)
 
 
@@ -71,31 +71,31 @@ def rounds_spec(rounds: int) -> SweepSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealSweep:
-    """What one sweep measured; builds by their names."""
+    """The measurements of one sweep; builds by their names."""
 
     named: str
     """The build that `rank` names; empty if none."""
     decided: bool
-    """Whether the race was; `True` where there is none."""
+    """The race was decided; `True` where there is none."""
     wall_s: float
-    """Of the whole run, with waiting and looking at the device; without planning."""
+    """The time of the whole run, with waiting and looking at the device; without planning."""
     blocks: Mapping[str, tuple[Block, ...]]
     """In processes of their own, the confirming ones too."""
     batches: tuple[StoredBatch, ...]
     untimed: frozenset[str]
     """Builds that are the same program as another one, which was timed for both."""
     names: Mapping[str, str]
-    """Of the builds, by job key. A race's keys are not those of rounds, whose preset is another."""
+    """The names of the builds, by job key. A race's keys are not those of rounds, whose preset is another."""
 
     @property
     def device_s(self) -> float:
-        """Of all processes, from their starts to their ends, without waiting and pushing."""
+        """The time of all processes, from their starts to their ends, without waiting and pushing."""
         cost = spent([block for blocks in self.blocks.values() for block in blocks], batches=self.batches)
         return cost.measuring_s - cost.pushing_s
 
     @property
     def p50_ms(self) -> dict[str, float]:
-        """Of the builds with a block of their own: the median of the medians."""
+        """The median of the medians of each build with a block of its own."""
         return {
             name: median([figure_ns(block.samples_ns) / 1e6 for block in blocks])
             for name, blocks in self.blocks.items()
@@ -117,7 +117,7 @@ class RealSweep:
 
 
 def over_best(named: str, quiet_ms: Mapping[str, float]) -> float | None:
-    """How much slower the named build is than the best: 0.05 is 5 %. `None` if none was named."""
+    """Return how much slower the named build is than the best: 0.05 is 5 %. `None` if none was named."""
     return quiet_ms[named] / min(quiet_ms.values()) - 1 if named else None
 
 
@@ -140,14 +140,14 @@ class Sweeps:
 def measuring_process(folder: Path) -> Iterator[Sweeps]:
     """`folder`: a workspace for the builds; those in it are used. The process ends with what it measures."""
     context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, folder))
+    own_end, other_end = context.Pipe()
+    process = context.Process(target=_serve, args=(other_end, folder))
     process.start()
-    theirs.close()
+    other_end.close()
     try:
-        yield Sweeps(ours)
+        yield Sweeps(own_end)
     finally:
-        ours.close()
+        own_end.close()
         process.terminate()
         process.join()
 
@@ -237,7 +237,7 @@ class _Local:
 
 
 class _WithoutBatches(InlineExecutor):
-    """As on a device whose runner times one artifact a process."""
+    """Builds and measures as on a device whose runner times one artifact a process."""
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         return _AloneLane(super().lane(facts))

@@ -23,7 +23,7 @@ def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
     takes beside warm-up and timed iterations is a start, and a loading (with the rest of the first inference) for each
     of its builds: a line through all processes, of one build and of many. Without batches all of it is the start.
     """
-    blocks = [(name, block) for sweep in measured for name, some in sweep.blocks.items() for block in some]
+    blocks = [(name, block) for sweep in measured for name, own_blocks in sweep.blocks.items() for block in own_blocks]
     medians_ms: dict[str, list[float]] = {}
     for name, block in blocks:
         medians_ms.setdefault(name, []).append(figure_ns(block.samples_ns) / 1e6)
@@ -31,7 +31,7 @@ def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
     latencies_ms = {name: median(several) for name, several in medians_ms.items()}
 
     def inferences_s(timed: Block | BatchItem, name: str) -> float:
-        """Of warm-up and timed iterations, and the first inference as if it took no longer than others."""
+        """The time of warm-up and timed iterations, and of the first inference as if it took no longer than others."""
         return (sum(timed.warmup_ns) + sum(timed.samples_ns)) / 1e9 + latencies_ms[name] / 1e3
 
     processes = [(1, block.device_seconds - inferences_s(block, name)) for name, block in blocks]
@@ -55,7 +55,7 @@ def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
 
 
 def device_seconds(phone: Phone, true_ms: dict[str, float], seeds: int, *, alone: bool) -> list[float]:
-    """Of simulated races, without waiting and pushing. `alone`: without batches."""
+    """The device seconds of simulated races, without waiting and pushing. `alone`: without batches."""
     protocol = protocol_of(race_spec(0))
     races = [
         simulate(phone, true_ms, protocol, seed=seed, artifact_bytes=0, groups={} if alone else None)

@@ -1,4 +1,4 @@
-"""What both benchmarks of the runtime measure: the artifacts of sweeps/specs/recipe.yaml, each in fresh processes."""
+"""Both benchmarks of the runtime measure the artifacts of sweeps/specs/recipe.yaml, each in fresh processes."""
 
 import statistics
 import subprocess
@@ -64,21 +64,21 @@ _Taken = TypeVar("_Taken")
 
 def in_turn(arms: Mapping[str, Callable[[], _Taken]], rounds: int = ROUNDS) -> dict[str, list[_Taken]]:
     """Every arm once per round; the arm that begins moves on with the rounds, so that drift hits all alike."""
-    taken: dict[str, list[_Taken]] = {name: [] for name in arms}
+    runs: dict[str, list[_Taken]] = {name: [] for name in arms}
     names = list(arms)
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            taken[name].append(arms[name]())
-    return taken
+            runs[name].append(arms[name]())
+    return runs
 
 
-def table(taken: Mapping[str, Sequence[float]]) -> None:
+def table(runs: Mapping[str, Sequence[float]]) -> None:
     """Median, lowest and highest block median per arm."""
     print(f"{'arm':<36}{'p50 ms':>9}{'lowest':>9}{'highest':>9}")
-    for name, values in taken.items():
+    for name, values in runs.items():
         print(f"{name:<36}{statistics.median(values):>9.3f}{min(values):>9.3f}{max(values):>9.3f}")
 
 
-def say(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -24,7 +24,7 @@ from workers.devices.fake.physics import SimulatedPhone
 
 FEWEST_PROCESSES = 5
 FEWEST_SAMPLES = 5
-"""Of one process."""
+"""A process has at least so many."""
 
 _UNITS = {"sample_ns": 1e-6, "sample_us": 1e-3, "sample_ms": 1.0}
 """To ms."""
@@ -41,18 +41,18 @@ class Trace:
 
     @property
     def samples(self) -> int:
-        return sum(one.size for one in self.processes)
+        return sum(process.size for process in self.processes)
 
     @property
     def median(self) -> float:
-        """Of all samples, where each process counts as much as another."""
+        """The median of all samples, where each process counts as much as another."""
         shares = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
-        return float(np.median(np.concatenate([np.quantile(one, shares) for one in self.processes])))
+        return float(np.median(np.concatenate([np.quantile(process, shares) for process in self.processes])))
 
     @property
     def spread(self) -> float:
         """Standard deviation of the logarithms of the processes' medians."""
-        return float(np.log([np.median(one) for one in self.processes]).std(ddof=1))
+        return float(np.log([np.median(process) for process in self.processes]).std(ddof=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +76,10 @@ class Playback:
         self._at = int(self._random.integers(self._process.size))
 
     def factors(self, count: int) -> NDArray[np.float64]:
-        """Of the next samples of this process. After its last comes its first."""
-        taken = self._process[(self._at + np.arange(count)) % self._process.size]
+        """The factors of the next samples of this process. After its last comes its first."""
+        factors = self._process[(self._at + np.arange(count)) % self._process.size]
         self._at += count
-        return taken
+        return factors
 
 
 class PlayingPhone(SimulatedPhone):
@@ -142,7 +142,7 @@ def read_trace(path: Path) -> Trace:
 def _processes(path: Path, text: str) -> dict[str, tuple[int, list[float]]]:
     """By name, the line of its first sample, and its samples in ms."""
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    found: dict[str, tuple[int, list[float]]] = {}
+    rows_of_process: dict[str, tuple[int, list[float]]] = {}
     try:
         columns = [column.strip() for column in next(rows, [])]
         units = [column for column in columns if column in _UNITS]
@@ -160,10 +160,10 @@ def _processes(path: Path, text: str) -> dict[str, tuple[int, list[float]]]:
                     f"{path}, line {rows.line_num}: {units[0]} is {row[sample][:80]!r}, not a positive number",
                     "leave out samples that were not measured",
                 )
-            found.setdefault(row[process].strip(), (rows.line_num, []))[1].append(value)
+            rows_of_process.setdefault(row[process].strip(), (rows.line_num, []))[1].append(value)
     except csv.Error as error:
         raise SpecError(f"{path}, line {rows.line_num}: {error}", _FORM) from error
-    return found
+    return rows_of_process
 
 
 def _number(text: str) -> float:

@@ -1,4 +1,4 @@
-"""How every benchmark ends: a table for people, one JSON line last, an exit code that says whether it was reached."""
+"""Every benchmark ends so: a table for people, one JSON line last, an exit code that says whether it was reached."""
 
 import json
 import platform

@@ -109,7 +109,7 @@ def simulate(
                 variants = _jobs(spec, sweep_file, progress.note)
             methods = [_of_sweep(spec, variants, progress.note), *methods]
         try:
-            found = simulation(
+            result = simulation(
                 phones or (() if recordings else PHONES),
                 methods,
                 recordings=recordings,
@@ -123,9 +123,9 @@ def simulate(
             progress.note("Stopped before the simulation was complete.")
             sys.exit(EXIT_INTERRUPTED)
     if as_json:
-        print_json(simulation_report.document(found))
+        print_json(simulation_report.document(result))
     else:
-        simulation_report.print_simulation(found)
+        simulation_report.print_simulation(result)
 
 
 def standard_methods() -> list[Method]:
@@ -179,7 +179,7 @@ def simulation(
 def _figures(method: Method, sweeps: Sequence[SimulatedSweep]) -> Figures:
     races = method.protocol.budget == "race"
     covered = [job.covered for sweep in sweeps for job in sweep.jobs.values() if job.covered is not None]
-    lost = sum(sweep.best in {one.key for one in sweep.eliminations} for sweep in sweeps)
+    lost = sum(sweep.best in {elimination.key for elimination in sweep.eliminations} for sweep in sweeps)
     return Figures(
         method=method.name,
         sweeps=len(sweeps),
@@ -231,7 +231,7 @@ def _jobs(spec: SweepSpec, sweep_file: Path, note: Callable[[str], None]) -> int
     if not timed:
         note(f"{spec.name} times nothing on the devices that are here: {VARIANTS} variants are used.")
         return VARIANTS
-    (_, model), jobs = max(timed.items(), key=lambda one: one[1])
+    (_, model), jobs = max(timed.items(), key=lambda entry: entry[1])
     if jobs > _MOST_VARIANTS:
         raise SpecError(
             f"{spec.name} has {jobs:,} jobs of one model on one device, too many to simulate quickly",

@@ -16,12 +16,12 @@ Rest = Literal["gate", "none"] | float
 """Before every block: wait for the protocol's gate, do nothing, or sleep for so many seconds."""
 
 _POLL_S = 5.0
-"""How often a driver looks at the temperature while it waits."""
+"""A driver looks at the temperature so often while it waits."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was done on the phone; seconds are the phone's."""
+    """The work that was done on the phone; seconds are the phone's."""
 
     timed_s: float = 0.0
     waited_s: float = 0.0
@@ -49,7 +49,7 @@ class SimulatedBench:
         self.tally = Tally()
         self._true_ms = true_ms
         self.published: dict[str, list[SimulatedBlock]] = {key: [] for key in true_ms}
-        """Those that make the estimate."""
+        """The blocks that make the estimate."""
         self._protocol = protocol
         self._order_seed = seed
         self._rest = rest
@@ -58,12 +58,12 @@ class SimulatedBench:
 
     def round(self, keys: Sequence[str], round: int) -> dict[str, float | None]:
         """One block of each; returns the medians (or means), `None` where the block does not count."""
-        found: dict[str, float | None] = {}
+        ms_of_job: dict[str, float | None] = {}
         for key in shuffled_order(keys, round, self._order_seed):
-            found[key] = value = self._solo(key)
+            ms_of_job[key] = value = self._solo(key)
             if value is not None:
                 self.medians_ms[key][round] = value
-        return found
+        return ms_of_job
 
     def batch(
         self, keys: Sequence[str], number: int, slower: Mapping[str, float], brief: Collection[str]
@@ -80,15 +80,15 @@ class SimulatedBench:
         blocks = self.device.batch(items)
         self.tally.batches_s += self.device.now_s - began_s
         self.tally.batches_timed_s += sum(block.timed_s for block in blocks)
-        found = {
+        ms_of_job = {
             key: self._figure_ms(block) if self._counts(block, ready) else None
             for key, block in zip(order, blocks, strict=True)
         }
-        process = 1 + max((one for medians_ms in self.in_batches_ms.values() for one in medians_ms), default=-1)
-        for key, value in found.items():
+        process = 1 + max((ms for medians_ms in self.in_batches_ms.values() for ms in medians_ms), default=-1)
+        for key, value in ms_of_job.items():
             if value is not None:
                 self.in_batches_ms[key][process] = value
-        return found
+        return ms_of_job
 
     def confirm(self, key: str, blocks: int) -> None:
         """Measure the winner again: only these blocks make its estimate. Others have none."""

@@ -46,7 +46,7 @@ class Method:
 
 FIXED_REST = Method(
     name="sleep 180 s",
-    # Its warm-up is the race's: what is compared is how long it rests, how much it measures and what it makes of that.
+    # The warm-up is the race's: what is compared is how long it rests, how much it measures and what it makes of that.
     protocol=Protocol(
         preset="sleep",
         rounds=1,
@@ -72,18 +72,18 @@ class JobResult:
     top1_percent: float
     """Drawn at random: it does not depend on the latency."""
     settled: Settled | None
-    """Why its rounds ended; `None` if the number of rounds was fixed."""
+    """The end of its rounds; `None` if the number of rounds was fixed."""
     p50_ms: Estimate
     true_p50_ms: float
     """At the temperatures at which these blocks were measured: the median over them."""
     medians_ms: Mapping[int, float]
     """By round, counted from 0; means where they are what is asked for."""
     coarse_clock: bool
-    """As the trust label."""
+    """The trust label of this name."""
     true_in_state_ms: float
-    """As `true_p50_ms`, in the states of the clocks that these blocks met."""
+    """The true latency as in `true_p50_ms`, in the states of the clocks that these blocks met."""
     interval_of: IntervalOf = ""
-    """As of a ranking's candidate; of the others than the winner it is empty."""
+    """The interval's kind as of a ranking's candidate; of the others than the winner it is empty."""
 
     @property
     def figures(self) -> Mapping[str, float | None]:
@@ -94,14 +94,14 @@ class JobResult:
 
     @property
     def covered(self) -> bool | None:
-        """Whether the interval contains the true latency; `None` without an interval."""
+        """The interval contains the true latency; `None` without an interval."""
         if self.p50_ms.low is None or self.p50_ms.high is None:
             return None
         return self.p50_ms.low <= self.true_p50_ms <= self.p50_ms.high
 
     @property
     def holds_what_it_says(self) -> bool | None:
-        """Whether the interval contains the latency that it is of; `None` without an interval."""
+        """The interval contains the latency that it is of; `None` without an interval."""
         if self.interval_of != "one_state" or self.p50_ms.low is None or self.p50_ms.high is None:
             return self.covered
         return self.p50_ms.low <= self.true_in_state_ms <= self.p50_ms.high
@@ -116,23 +116,23 @@ class SimulatedSweep:
     best: str
     """The true best."""
     regret: float
-    """How much slower the named variant truly is than the best: 0.01 is 1 %; infinite if none was named."""
+    """The named variant truly is slower than the best by this: 0.01 is 1 %; infinite if none was named."""
     decided: str
-    """Why a race ended before its last round; empty where it did not."""
+    """The reason for which a race ended before its last round; empty where it did not."""
     checked: bool
-    """Whether batches decided, and a rival was left to check them with."""
+    """Batches decided, and a rival was left to check them with."""
     alarm: bool
-    """Whether it contradicted them."""
+    """The check contradicted the batches."""
     eliminations: tuple[Elimination, ...]
     ended: tuple[Settled, ...]
-    """Why the rounds of each variant ended, also of those that have no block; none if their number was fixed."""
+    """The end of each variant's rounds, also of those that have no block; none if their number was fixed."""
     jobs: Mapping[str, JobResult]
-    """Those with at least one block that counts."""
+    """The variants with at least one block that counts."""
     device_s: float
     timed_s: float
     waited_s: float
     batches_s: float
-    """Of `device_s`, without waiting ..."""
+    """The part of `device_s` that batches took, without waiting ..."""
     batches_timed_s: float
     """... and of `timed_s`."""
     blocks: int
@@ -200,12 +200,12 @@ def simulate(
         if minutes is not None and bench.device.now_s - pushed_s >= 60 * minutes:
             ended += contest.expire()
         round += 1
-    for one in ended:
-        bench.confirm(one.job_key, one.confirmations)
-    checks_ms = {one.job_key: bench.check(one.job_key, one.checks) for one in ended if one.checks}
-    alarm = [_alarm(bench, one, checks_ms[one.job_key]) for one in ended if one.checks]
+    for end in ended:
+        bench.confirm(end.job_key, end.confirmations)
+    checks_ms = {end.job_key: bench.check(end.job_key, end.checks) for end in ended if end.checks}
+    alarm = [_alarm(bench, end, checks_ms[end.job_key]) for end in ended if end.checks]
     race = contest.race
-    settled = {one.job_key: one for one in ended}
+    settled = {end.job_key: end for end in ended}
     jobs, named = _results(bench, settled, checks_ms, seed, watched_s=bench.device.now_s - pushed_s)
     tally = bench.tally
     if plain:
@@ -235,7 +235,7 @@ def simulate(
 
 
 def _alarm(bench: SimulatedBench, rival: Settled, checks_ms: Mapping[int, float]) -> bool:
-    """As of a ranking."""
+    """The alarm that a ranking would raise."""
     assert rival.ratio is not None
     ratio = Estimate(rival.ratio, rival.ratio_low, rival.ratio_high)
     winners_ms = bench.confirmed_ms.get(rival.by_key, {})
@@ -297,7 +297,7 @@ def _results(
 
 
 def _coarse(bench: SimulatedBench, key: str) -> bool:
-    """Whether the variant has the label `coarse_clock`."""
+    """Tell whether the variant has the label `coarse_clock`."""
     ticks = bench.device.phone.ticks
     return ticks is not None and any(is_coarse(block.samples_ns.tolist()) for block in bench.published[key])
 
@@ -312,9 +312,9 @@ def _as_stored(bench: SimulatedBench, key: str, estimate: Estimate, published_ms
 
 
 def _raced(bench: SimulatedBench, checks_ms: Mapping[str, Mapping[int, float]]) -> dict[str, RaceBlocks]:
-    found = {}
+    blocks_of = {}
     for key, rounds_ms in bench.medians_ms.items():
         alone_ms = {**rounds_ms, **bench.confirmed_ms.get(key, {}), **checks_ms.get(key, {})}
         if alone_ms or bench.in_batches_ms[key]:
-            found[key] = RaceBlocks(in_batches=bench.in_batches_ms[key], alone=alone_ms)
-    return found
+            blocks_of[key] = RaceBlocks(in_batches=bench.in_batches_ms[key], alone=alone_ms)
+    return blocks_of

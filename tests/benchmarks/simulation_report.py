@@ -35,11 +35,11 @@ class Figures:
     method: str
     sweeps: int
     device_minutes: float
-    """Of one sweep, the median: pushes, starts, loads, warm-ups and waits counted."""
+    """The median of a sweep: pushes, starts, loads, warm-ups and waits counted."""
     measuring_percent: float
     """Share of the device's time in which timed iterations ran."""
     samples: int
-    """Of one sweep, the median."""
+    """The median of a sweep."""
     best_named: int
     """Sweeps whose best is within 2 % of the true best."""
     best_eliminated: int | None
@@ -48,7 +48,7 @@ class Figures:
     """95 % intervals given ..."""
     intervals_with_truth: int
     blocks: int
-    """Of all sweeps."""
+    """The blocks of all sweeps."""
     marked_blocks: int
     """Kept apart, as throttled or because the phone was not ready in time."""
     throttled_blocks: int
@@ -97,8 +97,8 @@ def print_simulation(simulation: Simulation) -> None:
     out.print(Text(SIMULATED, style="yellow"))
     out.print(Text(simulation.about + "."))
     for phone in simulation.phones:
-        table = new_table(f"{phone.phone}: {phone.about}", "", *(f">{one.method}" for one in phone.methods))
-        for name, *row in zip(_ROWS, *(_column(one) for one in phone.methods), strict=True):
+        table = new_table(f"{phone.phone}: {phone.about}", "", *(f">{figures.method}" for figures in phone.methods))
+        for name, *row in zip(_ROWS, *(_column(figures) for figures in phone.methods), strict=True):
             table.add_row(*cells(name, *row))
         out.print(table)
     for name, about in simulation.methods.items():
@@ -110,30 +110,30 @@ def markdown(simulation: Simulation) -> str:
     head = ("phone", "method", *_ROWS)
     lines = [_line(head), _line(["---", "---", *["---:"] * len(_ROWS)])]
     for phone in simulation.phones:
-        lines += [_line([phone.phone, one.method, *_column(one)]) for one in phone.methods]
+        lines += [_line([phone.phone, figures.method, *_column(figures)]) for figures in phone.methods]
     return "\n".join([SIMULATED, f"{simulation.about}.", "", *lines]) + "\n"
 
 
 def legend(simulation: Simulation) -> str:
-    """What the methods and the phones of `markdown` are."""
+    """Explain the methods and the phones of `markdown`."""
     methods = [f"* `{name}`: {about}" for name, about in simulation.methods.items()]
-    phones = [f"* `{one.phone}`: {one.about}" for one in simulation.phones]
+    phones = [f"* `{phone.phone}`: {phone.about}" for phone in simulation.phones]
     return "\n".join(["Methods:", "", *methods, "", "Phones:", "", *phones]) + "\n"
 
 
-def _column(one: Figures) -> list[str]:
+def _column(figures: Figures) -> list[str]:
     """In the order of `_ROWS`."""
     return [
-        f"{one.device_minutes:,.1f}",
-        f"{one.measuring_percent:.1f}",
-        f"{one.samples:,}",
-        f"{one.best_named} of {one.sweeps}",
-        "no elimination" if one.best_eliminated is None else f"{one.best_eliminated} of {one.sweeps}",
-        _percent(one.intervals_with_truth, one.intervals) if one.intervals else "no interval",
-        _percent(one.throttled_blocks, one.blocks),
-        _percent(one.throttled_unmarked_blocks, one.blocks),
-        _percent(one.marked_blocks, one.blocks),
-        "no race" if one.undecided is None else f"{one.undecided} of {one.sweeps}",
+        f"{figures.device_minutes:,.1f}",
+        f"{figures.measuring_percent:.1f}",
+        f"{figures.samples:,}",
+        f"{figures.best_named} of {figures.sweeps}",
+        "no elimination" if figures.best_eliminated is None else f"{figures.best_eliminated} of {figures.sweeps}",
+        _percent(figures.intervals_with_truth, figures.intervals) if figures.intervals else "no interval",
+        _percent(figures.throttled_blocks, figures.blocks),
+        _percent(figures.throttled_unmarked_blocks, figures.blocks),
+        _percent(figures.marked_blocks, figures.blocks),
+        "no race" if figures.undecided is None else f"{figures.undecided} of {figures.sweeps}",
     ]
 
 

@@ -19,11 +19,11 @@ def block(phone: SimulatedPhone, true_ms: float = 10.0) -> SimulatedBlock:
 
 
 def seconds_between_changes(name: str) -> float:
-    """How long the phone stays fast, or slow, on average."""
+    """The time for which the phone stays fast, or slow, on average."""
     phone = SimulatedPhone(NOISE_FORMS[name], 0)
     blocks = [block(phone) for _ in range(4000)]
-    slow = [one.median_ms > 11.0 for one in blocks]
-    return phone.now_s / sum(one != next_ for one, next_ in pairwise(slow))
+    slow = [block.median_ms > 11.0 for block in blocks]
+    return phone.now_s / sum(speed != next_ for speed, next_ in pairwise(slow))
 
 
 def test_what_a_method_is_judged_by_is_nothing_that_it_was_tuned_on() -> None:
@@ -62,7 +62,7 @@ def test_a_phone_that_judges_knows_its_truth(form: str) -> None:
     device = SimulatedPhone(phone, 2)
     ratios = []
     for _ in range(1500):
-        one = block(device)
-        ratios += (one.samples_ns[:10] / 1e6 / one.true_p50_ms).tolist()
+        measured = block(device)
+        ratios += (measured.samples_ns[:10] / 1e6 / measured.true_p50_ms).tolist()
         device.rest(10.0)
     assert np.median(ratios) == pytest.approx(1.0, rel=0.01)

@@ -35,7 +35,7 @@ def test_a_trace_is_factors_on_the_median_process_in_the_order_of_its_samples(tm
     assert (len(trace.processes), trace.samples) == (6, 48)
     middle = np.median([np.median([ns for name, ns in ROWS if name == f"p{process}"]) for process in range(6)])
     assert np.concatenate(trace.processes) == pytest.approx([ns / middle for _, ns in ROWS])
-    assert np.median([np.median(one) for one in trace.processes]) == pytest.approx(1.0)
+    assert np.median([np.median(process) for process in trace.processes]) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -100,40 +100,40 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_blocks_make_a_trace_of_their_samples(tmp_path: Path) -> None:
     records = Records()
-    made = [records.block(records.job(0), number, ms=5.0 + number) for number in range(5)]
-    trace = read_trace(written(tmp_path, trace_text(made)))
+    made_blocks = [records.block(records.job(0), number, ms=5.0 + number) for number in range(5)]
+    trace = read_trace(written(tmp_path, trace_text(made_blocks)))
     assert np.concatenate(trace.processes) * 7.003 == pytest.approx(
-        [ns / 1e6 for block in made for ns in block.samples_ns]
+        [ns / 1e6 for block in made_blocks for ns in block.samples_ns]
     )
 
 
-def test_a_process_is_played_from_any_of_its_samples_on_and_begins_again_after_its_last() -> None:
-    trace = Trace(tuple(np.array([10.0 * number + one for one in range(4)]) for number in range(5)))
+def test_a_process_is_played_from_any_sample_on_and_begins_again_after_its_last() -> None:
+    trace = Trace(tuple(np.array([10.0 * number + offset for offset in range(4)]) for number in range(5)))
     playback = Playback(trace, np.random.Generator(np.random.SFC64(0)))
-    seen = set()
+    firsts = set()
     for _ in range(400):
         playback.start()
         played = np.concatenate([playback.factors(3), playback.factors(4)])
         assert len({int(value // 10) for value in played}) == 1, "one process"
         assert {*np.diff(played).tolist()} <= {1.0, -3.0}, "its samples in their order"
-        seen.add(played[0])
-    assert seen == {10.0 * number + one for number in range(5) for one in range(4)}
+        firsts.add(played[0])
+    assert firsts == {10.0 * number + position for number in range(5) for position in range(4)}
 
 
-def test_a_phone_with_recorded_noise_has_the_noise_of_the_one_that_it_was_recorded_on(tmp_path: Path) -> None:
+def test_a_phone_with_recorded_noise_has_the_noise_of_the_recorded_phone(tmp_path: Path) -> None:
     original = SimulatedPhone(PHONES["correlated"], 0)
     rows: list[tuple[str, object]] = [
         (str(number), sample) for number, block in enumerate(blocks(original, 300)) for sample in block.samples_ns
     ]
     trace = read_trace(written(tmp_path, csv_of(rows)))
-    again = simulated_phone(RecordedPhone(name="again", trace=trace), 1)
+    recorded_phone = simulated_phone(RecordedPhone(name="again", trace=trace), 1)
     logs = [
-        np.log([block.median_ms for block in made])
-        for made in (blocks(SimulatedPhone(PHONES["correlated"], 2), 300), blocks(again, 300))
+        np.log([block.median_ms for block in device_blocks])
+        for device_blocks in (blocks(SimulatedPhone(PHONES["correlated"], 2), 300), blocks(recorded_phone, 300))
     ]
     assert logs[1].std() == pytest.approx(logs[0].std(), rel=0.15)
     assert trace.spread == pytest.approx(logs[0].std(), rel=0.15)
-    samples = np.log(np.concatenate([block.samples_ns[:15] for block in blocks(again, 300)])).reshape(300, 15)
+    samples = np.log(np.concatenate([block.samples_ns[:15] for block in blocks(recorded_phone, 300)])).reshape(300, 15)
     samples -= samples.mean(axis=1, keepdims=True)
     neighbours = float((samples[:, 1:] * samples[:, :-1]).mean() / (samples**2).mean())
     assert neighbours > 0.3, "neighbouring samples correlate as before, by 0.5 less what 15 samples' mean takes"
@@ -143,7 +143,7 @@ def test_the_truth_of_recorded_noise_is_the_median_over_its_processes() -> None:
     random = np.random.default_rng(0)
     trace = Trace(tuple(level * np.exp(0.1 * random.standard_normal(50)) for level in (0.9, 0.95, 1.0, 1.3, 1.5)))
     phone = simulated_phone(RecordedPhone(name="r", trace=trace), 3)
-    made = blocks(phone, 3000)
-    samples = np.concatenate([block.samples_ns[:10] for block in made]) / 1e6
-    assert np.median(samples) == pytest.approx(made[0].true_p50_ms, rel=0.01)
-    assert phone.true_p50_ms(20.0) == pytest.approx(2 * made[0].true_p50_ms)
+    device_blocks = blocks(phone, 3000)
+    samples = np.concatenate([block.samples_ns[:10] for block in device_blocks]) / 1e6
+    assert np.median(samples) == pytest.approx(device_blocks[0].true_p50_ms, rel=0.01)
+    assert phone.true_p50_ms(20.0) == pytest.approx(2 * device_blocks[0].true_p50_ms)

@@ -22,7 +22,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(program.simulate, words)
 
 
-def found(*words: str) -> dict[str, Any]:
+def document_of(*words: str) -> dict[str, Any]:
     done = run(*words, "--json")
     assert done.exit_code == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
@@ -30,8 +30,8 @@ def found(*words: str) -> dict[str, Any]:
 
 
 def methods(document: dict[str, Any], phone: str) -> dict[str, dict[str, Any]]:
-    (one,) = (one for one in document["phones"] if one["phone"] == phone)
-    return {figures["method"]: figures for figures in one["methods"]}
+    (phone_entry,) = (phone_entry for phone_entry in document["phones"] if phone_entry["phone"] == phone)
+    return {figures["method"]: figures for figures in phone_entry["methods"]}
 
 
 def sweep_file(folder: Path, *lines: str) -> str:
@@ -50,7 +50,7 @@ def sweep_file(folder: Path, *lines: str) -> str:
 
 def test_a_race_costs_less_than_full_and_both_cost_less_than_sleeping() -> None:
     for phone in ("noisy", "hot"):
-        figures = methods(found("--phone", "noisy", "--phone", "hot", "--seeds", "3"), phone)
+        figures = methods(document_of("--phone", "noisy", "--phone", "hot", "--seeds", "3"), phone)
         assert list(figures) == ["full", "race", "sleep 180 s"]
         minutes = [figures[name]["device_minutes"] for name in ("race", "full", "sleep 180 s")]
         assert 2.5 * minutes[0] < minutes[1]
@@ -64,8 +64,8 @@ def test_a_race_costs_less_than_full_and_both_cost_less_than_sleeping() -> None:
 def test_the_figures_are_those_of_the_sweeps() -> None:
     seeds = range(3)
     sweeps = [simulate(PHONES["spiky"], latencies_ms(5, 8.0, 0.1, seed), PRESETS["race"], seed=seed) for seed in seeds]
-    asked = ("--phone", "spiky", "--seeds", "3", "--variants", "5", "--base-ms", "8", "--sigma", "0.1")
-    race = methods(found(*asked), "spiky")["race"]
+    options = ("--phone", "spiky", "--seeds", "3", "--variants", "5", "--base-ms", "8", "--sigma", "0.1")
+    race = methods(document_of(*options), "spiky")["race"]
     covered = [job.covered for sweep in sweeps for job in sweep.jobs.values() if job.covered is not None]
     assert race["device_minutes"] == sorted(sweep.device_s for sweep in sweeps)[1] / 60
     assert race["samples"] == sorted(sweep.samples for sweep in sweeps)[1]
@@ -82,18 +82,20 @@ def test_what_is_named_counts_within_two_percent_of_the_true_best() -> None:
         simulate(PHONES["spiky"], latencies_ms(24, 10.0, 0.1, seed), FIXED_REST.protocol, seed=seed, **fixed).regret
         for seed in range(8)
     ]
-    named = methods(found("--phone", "spiky", "--seeds", "8", "--sigma", "0.1"), "spiky")["sleep 180 s"]["best_named"]
+    named = methods(document_of("--phone", "spiky", "--seeds", "8", "--sigma", "0.1"), "spiky")["sleep 180 s"][
+        "best_named"
+    ]
     assert 0 < named < 8
     assert named == sum(regret <= 0.02 for regret in regrets)
 
 
 def test_the_same_command_gives_the_same_figures() -> None:
-    asked = ("--phone", "noisy", "--seeds", "2", "--variants", "6")
-    assert found(*asked) == found(*asked)
-    assert found(*asked) != found(*asked, "--sigma", "0.15")
+    options = ("--phone", "noisy", "--seeds", "2", "--variants", "6")
+    assert document_of(*options) == document_of(*options)
+    assert document_of(*options) != document_of(*options, "--sigma", "0.15")
 
 
-def test_a_table_stands_for_every_phone_with_no_cell_empty_and_says_that_it_is_simulated() -> None:
+def test_a_table_has_every_phone_and_no_empty_cell_and_says_that_it_is_simulated() -> None:
     done = run("--seeds", "2", "--variants", "4")
     assert done.exit_code == 0
     assert done.stdout.startswith("Simulated:")
@@ -110,7 +112,7 @@ def test_a_table_stands_for_every_phone_with_no_cell_empty_and_says_that_it_is_s
 
 def test_a_sweep_file_brings_its_protocol_and_the_number_of_its_jobs(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, "protocol: {preset: quick, rounds: 4}")
-    document = found(path, "--phone", "cool", "--seeds", "2")
+    document = document_of(path, "--phone", "cool", "--seeds", "2")
     assert document["variants"] == 2 * 3
     figures = methods(document, "cool")
     assert list(figures) == ["this sweep file", "full", "race", "sleep 180 s"]
@@ -125,11 +127,11 @@ def test_models_do_not_race_against_each_other(tmp_path: Path) -> None:
     alone = run(str(path), "--phone", "cool", "--seeds", "1", "--json")
     second = "input_shape: [1, 3, 64, 64]}, {name: other, source: mobilenet_v2, weights: random, seed: 1}]"
     path.write_text(path.read_text().replace("input_shape: [1, 3, 64, 64]}]", second))
-    both = run(str(path), "--phone", "cool", "--seeds", "1", "--json")
-    assert json.loads(both.stdout) == json.loads(alone.stdout)
-    assert json.loads(both.stdout)["variants"] == 6
-    assert "mine has 2 models" in both.stderr
-    assert "share the minutes" not in both.stderr
+    ended = run(str(path), "--phone", "cool", "--seeds", "1", "--json")
+    assert json.loads(ended.stdout) == json.loads(alone.stdout)
+    assert json.loads(ended.stdout)["variants"] == 6
+    assert "mine has 2 models" in ended.stderr
+    assert "share the minutes" not in ended.stderr
     path.write_text(path.read_text() + "budget: {device_minutes: 1}\n")
     shared = run(str(path), "--phone", "cool", "--seeds", "1")
     assert "share the minutes of the device" in " ".join(shared.stderr.split())
@@ -138,7 +140,7 @@ def test_models_do_not_race_against_each_other(tmp_path: Path) -> None:
 
 def test_a_device_s_minutes_end_a_simulated_race_too(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, "budget: {device_minutes: 0.1}")
-    document = found(path, "--phone", "noisy", "--seeds", "3", "--variants", "24", "--sigma", "0.02")
+    document = document_of(path, "--phone", "noisy", "--seeds", "3", "--variants", "24", "--sigma", "0.02")
     figures = methods(document, "noisy")
     assert figures["this sweep file"]["undecided"] == 3
     # The round that runs goes on to its end.
@@ -148,7 +150,7 @@ def test_a_device_s_minutes_end_a_simulated_race_too(tmp_path: Path) -> None:
 
 def test_without_a_gate_a_hot_phone_throttles_and_no_such_block_counts(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, "protocol: {preset: full, gate: none}")
-    figures = methods(found(path, "--phone", "hot", "--seeds", "2", "--variants", "24"), "hot")
+    figures = methods(document_of(path, "--phone", "hot", "--seeds", "2", "--variants", "24"), "hot")
     alone, gated = figures["this sweep file"], figures["full"]
     assert alone["throttled_blocks"] > 0
     assert alone["marked_blocks"] >= alone["throttled_blocks"]
@@ -217,14 +219,14 @@ def test_a_wrong_sweep_file_is_refused_as_everywhere(tmp_path: Path) -> None:
     assert run(str(tmp_path / "none.yaml")).exit_code == 2
 
 
-def test_a_file_without_budget_and_preset_is_simulated_with_the_default_for_so_many_variants(tmp_path: Path) -> None:
+def test_a_file_without_budget_and_preset_is_simulated_with_the_default_for_its_size(tmp_path: Path) -> None:
     path = sweep_file(tmp_path)
-    asked = (path, "--phone", "cool", "--seeds", "1", "--json", "--variants")
-    many = run(*asked, "9")
+    options = (path, "--phone", "cool", "--seeds", "1", "--json", "--variants")
+    many = run(*options, "9")
     figures = methods(json.loads(many.stdout), "cool")
     assert figures["this sweep file"] == figures["race"] | {"method": "this sweep file"}
     assert "budget: race (default: 9 variants" in " ".join(many.stderr.split())
-    few = run(*asked, "8")
+    few = run(*options, "8")
     assert methods(json.loads(few.stdout), "cool")["this sweep file"]["undecided"] is None
     assert "budget: full (default: " in " ".join(few.stderr.split())
 
@@ -242,5 +244,5 @@ def test_jobs_that_are_not_known_here_are_said_to_be_guessed(tmp_path: Path) -> 
 def test_every_sweep_file_that_is_shipped_can_be_simulated() -> None:
     for path in sorted(SPECS.glob("*.yaml")):
         done = run(str(path), "--phone", "cool", "--seeds", "1", "--variants", "2")
-        # That one names files of the user's, which are not here.
+        # This file names files of the user's, which are not here.
         assert done.exit_code == (2 if path.name == "own-model.yaml" else 0), (path, done.stderr)

@@ -65,7 +65,7 @@ def test_cost_is_all_that_the_phone_did():
     assert sweep.measuring_share == pytest.approx(sweep.timed_s / sweep.device_s)
 
 
-def test_the_gate_keeps_a_hot_phone_from_throttling_and_measures_more_than_a_fixed_sleep():
+def test_the_gate_keeps_a_hot_phone_from_throttling_and_measures_more_than_a_sleep():
     true_ms = _latencies_ms(12)
     gated = simulate(PHONES["hot"], true_ms, FULL, seed=0)
     fixed = simulate(PHONES["hot"], true_ms, FULL, seed=0, rest=180.0)
@@ -85,7 +85,7 @@ def test_throttled_blocks_are_marked_and_never_count():
         assert job.p50_ms.value == pytest.approx(job.true_p50_ms, rel=0.05)
 
 
-def test_a_phone_that_is_never_cool_enough_is_waited_for_once_names_nothing_and_says_so():
+def test_a_phone_that_is_never_cool_enough_is_waited_for_once_and_names_nothing():
     oven = replace(PHONES["cool"], ambient_c=45.0)
     protocol = replace(FULL, max_rounds=3)
     sweep = simulate(oven, _latencies_ms(2), protocol, seed=0)
@@ -97,7 +97,7 @@ def test_a_phone_that_is_never_cool_enough_is_waited_for_once_names_nothing_and_
     assert sweep.waited_s == pytest.approx(protocol.gate.wait_seconds, abs=5.0)
 
 
-def test_a_race_none_of_whose_blocks_counts_ends_after_its_first_rounds_as_a_driver_ends_it():
+def test_a_race_of_which_no_block_counts_ends_after_its_first_rounds_as_in_a_driver():
     oven = replace(PHONES["cool"], ambient_c=45.0)
     sweep = simulate(oven, _latencies_ms(3), RACE, seed=0)
     assert sweep.named is None
@@ -146,19 +146,19 @@ def test_intervals_are_those_of_a_ranking_also_with_two_speeds_and_for_the_winne
 
 
 @pytest.mark.parametrize("batches_decide", [False, True])
-def test_the_interval_of_a_race_s_winner_holds_what_it_says_under_clocks_of_two_states(batches_decide: bool):
+def test_a_race_winners_interval_holds_what_it_says_under_clocks_of_two_states(batches_decide: bool):
     phone = replace(NOISE_FORMS["judge_two_states"], start_s=2.45)
-    found = []
+    winners = []
     for seed in range(16):
         true_ms = _latencies_ms(10, seed, sigma=0.1)
         groups = dict.fromkeys(true_ms, "")
         sweep = simulate(phone, true_ms, RACE, seed=seed, groups=groups, batches_decide=batches_decide)
         assert sweep.named is not None
-        found.append(sweep.jobs[sweep.named])
-    assert np.mean([job.holds_what_it_says for job in found]) >= 0.9
-    assert {job.interval_of for job in found} == {"one_state", "both_states"}, "no race is long enough for no words"
-    assert all(job.covered for job in found if job.interval_of == "both_states")
-    assert not all(job.covered for job in found if job.interval_of == "one_state"), "otherwise it needs no words"
+        winners.append(sweep.jobs[sweep.named])
+    assert np.mean([job.holds_what_it_says for job in winners]) >= 0.9
+    assert {job.interval_of for job in winners} == {"one_state", "both_states"}, "no race is long enough for no words"
+    assert all(job.covered for job in winners if job.interval_of == "both_states")
+    assert not all(job.covered for job in winners if job.interval_of == "one_state"), "otherwise it needs no words"
 
 
 def test_the_interval_of_a_winner_without_a_race_is_of_no_state():
@@ -167,7 +167,7 @@ def test_the_interval_of_a_winner_without_a_race_is_of_no_state():
     assert all(job.holds_what_it_says == job.covered for job in sweep.jobs.values())
 
 
-def test_where_batches_decide_only_the_winner_has_a_time_and_its_nearest_rival_costs_a_block():
+def test_where_batches_decide_only_the_winner_has_a_time_and_its_rival_costs_a_block():
     phone = replace(PHONES["steady"], start_s=2.45)
     near = {f"v{number}": 10.0 * 1.01**number for number in range(8)}
     finals, decided = (
@@ -186,12 +186,12 @@ def test_where_batches_decide_only_the_winner_has_a_time_and_its_nearest_rival_c
 def test_a_shared_process_that_misleads_about_the_winner_raises_an_alarm():
     phone = replace(PHONES["steady"], start_s=2.45)
     near = {f"v{number}": 10.0 for number in range(8)}
-    found = simulate(
+    sweep = simulate(
         phone, near, PRESETS["race"], seed=1, batches_decide=True, noise=0.01, shared_slower={"v3": 1 / 1.3}
     )
-    assert found.named == "v3"
-    assert found.checked is False, "all others left: there is nothing to hold against it"
+    assert sweep.named == "v3"
+    assert sweep.checked is False, "all others left: there is nothing to hold against it"
     near |= {"v4": 13.0}
     misled = {"v3": 0.77, "v4": 0.6}
-    found = simulate(phone, near, PRESETS["race"], seed=1, batches_decide=True, noise=0.01, shared_slower=misled)
-    assert (found.checked, found.alarm) == (True, True)
+    sweep = simulate(phone, near, PRESETS["race"], seed=1, batches_decide=True, noise=0.01, shared_slower=misled)
+    assert (sweep.checked, sweep.alarm) == (True, True)

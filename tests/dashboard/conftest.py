@@ -36,23 +36,20 @@ from sweeps.stats import Estimate
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import shared
+from tests.builders import computer_facts, identities_of, imported_of
 from tests.sweeps.conftest import Records
 
 RECORDS = Records()
 EVIL = "<script>alert(1)</script> [x](javascript:alert(1)) **b** `c` :smile: www.example.com -> $x$ :material/home:"
 
-BOARD = DeviceFacts(
+BOARD = computer_facts(
     device_id="board-1",
-    name="local",
     maker="Acme",
     model="Board 3",
     soc="Fast SoC",
     os_build="linux 6.12",
-    abi="x86_64",
     cores=4,
     ram_bytes=8 << 30,
-    runtime_versions=(("torchscript", "2.12.1"),),
-    qengines=("x86", "qnnpack"),
 )
 PHONE = replace(BOARD, device_id="phone-1", name="adb:1", maker="Globex", model="Phone 9", soc="SoC X", abi="arm64-v8a")
 
@@ -112,8 +109,8 @@ class Recorder:
                 journal.attempts.add_accuracy(
                     _accuracy(job, job.reference or fingerprints[job.device_id], drop_points(job))
                 )
-            for one in imported:
-                journal.imports.add(name, one)
+            for entry in imported:
+                journal.imports.add(name, entry)
         return plan
 
 
@@ -148,12 +145,12 @@ def by_accuracy(plan: Plan) -> Plan:
 
 def race(plan: Plan) -> Plan:
     """With a front, for three rounds."""
-    asked = {
+    changes = {
         "objective": ObjectiveSpec(constraints=(), front="artifact_mb"),
         "budget": MinutesBudget(device_minutes=35),
         "protocol": ProtocolSpec(rounds=3),
     }
-    return replace(plan, sweep=plan.sweep.model_copy(update=asked))
+    return replace(plan, sweep=plan.sweep.model_copy(update=changes))
 
 
 def least(job: Job) -> float:
@@ -165,25 +162,25 @@ UNITS = tuple(replace(PHONE, device_id=f"unit-{letter}", name=f"adb:{letter}") f
 
 def by_turns(plan: Plan) -> Plan:
     """The first variant on each of two units, and each other one on one of them."""
-    kept = []
+    jobs = []
     for turn, unit in enumerate(UNITS):
-        first, *others = [job for job in plan.jobs if job.device_id == unit.device_id]
-        kept += [replace(job, link=first.key) for job in (first, *others[turn :: len(UNITS)])]
-    return replace(plan, jobs=tuple(kept))
+        first, *rest = [job for job in plan.jobs if job.device_id == unit.device_id]
+        jobs += [replace(job, link=first.key) for job in (first, *rest[turn :: len(UNITS)])]
+    return replace(plan, jobs=tuple(jobs))
 
 
 def raced(job: Job) -> Settled | None:
-    """Who was sent away, by whom, under a name that means to do harm; the others ran out of time."""
-    gone = job.variant.layout == "nchw"
+    """Settle a job: eliminated by a variant under a name that means to do harm, or out of time."""
+    slower = job.variant.layout == "nchw"
     return Settled(
         job_key=job.key,
         budget="race",
         rounds=3,
-        reason="slower" if gone else "out_of_time",
+        reason="slower" if slower else "out_of_time",
         message=f"{EVIL} ended it",
-        by=f"digits · {EVIL}" if gone else "",
-        ratio=2.3 if gone else None,
-        ratio_low=2.017 if gone else None,
+        by=f"digits · {EVIL}" if slower else "",
+        ratio=2.3 if slower else None,
+        ratio_low=2.017 if slower else None,
         error=0.02,
         device_minutes=35,
     )
@@ -215,20 +212,15 @@ def hostile(plan: Plan) -> Plan:
 
 def by_hand(facts: DeviceFacts | None, **changes: object) -> Imported:
     """A figure of a tool that was run by hand on that device, or on one that no sweep has."""
-    made = Imported(
+    figure = imported_of(
         model="digits",
         variant="metal fp32",
         device=facts.device_class if facts else "iPhone X",
         device_id=facts.device_id if facts else "",
         tool="TestApp",
         mean_ms=0.767,
-        iterations=None,
-        p50_ms=None,
-        log="log.txt",
-        log_sha256="a" * 64,
-        imported="2026-11-21T22:00:00.000000+00:00",
     )
-    return replace(made, **changes)
+    return replace(figure, **changes)
 
 
 @pytest.fixture(scope="session")
@@ -240,20 +232,22 @@ def recorder() -> Recorder:
 def _record(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        made = Recorder(Workspace.open(folder))
-        shipped = made.record("shipped", by_axes, devices=(replace(BOARD, device_id="board-5"),), grid=WIDE)
+        recorder = Recorder(Workspace.open(folder))
+        shipped = recorder.record("shipped", by_axes, devices=(replace(BOARD, device_id="board-5"),), grid=WIDE)
         for job in shipped.jobs:
-            _keep(made.workspace, job)
-        made.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),))
+            _keep(recorder.workspace, job)
+        recorder.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),))
         evil = (by_hand(HARMFUL, variant=EVIL, log=f"{EVIL}.txt"), by_hand(None, device=EVIL, log_sha256="b" * 64))
-        made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL, imported=evil)
-        made.record("checked", by_axes, devices=(HOST,), grid=EVERY_BACKEND, drop_points=drops)
-        made.record("by-accuracy", by_axes, devices=(HOST,), grid=EVERY_BACKEND, edit=by_accuracy, drop_points=least)
-        made.record("only-checked", by_axes, devices=(HOST,), grid=GridSpec(backend=("nnapi",)))
-        made.record("raced", around, devices=UNITS, grid=WIDE, settle=raced, edit=race)
-        made.record("open", by_axes, devices=(replace(BOARD, device_id="board-4"),), grid=WIDE, pace=uneven)
+        recorder.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL, imported=evil)
+        recorder.record("checked", by_axes, devices=(HOST,), grid=EVERY_BACKEND, drop_points=drops)
+        recorder.record(
+            "by-accuracy", by_axes, devices=(HOST,), grid=EVERY_BACKEND, edit=by_accuracy, drop_points=least
+        )
+        recorder.record("only-checked", by_axes, devices=(HOST,), grid=GridSpec(backend=("nnapi",)))
+        recorder.record("raced", around, devices=UNITS, grid=WIDE, settle=raced, edit=race)
+        recorder.record("open", by_axes, devices=(replace(BOARD, device_id="board-4"),), grid=WIDE, pace=uneven)
         hand_run = (by_hand(PHONE), by_hand(PHONE, log_sha256="b" * 64, mean_ms=0.5, p50_ms=0.4, iterations=20))
-        made.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE, imported=(*hand_run, by_hand(None)))
+        recorder.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE, imported=(*hand_run, by_hand(None)))
 
 
 @pytest.fixture(scope="session")
@@ -264,17 +258,17 @@ def evidence_store() -> Path:
 
 
 def _record_evidence(folder: Path) -> None:
-    made = Recorder(Workspace.open(folder))
+    recorder = Recorder(Workspace.open(folder))
     day = {
         "sentinel_ms": lambda check, number: (4.0 if check < 2 else 4.6) + 0.01 * number,
         "grid": WIDE,
         "checks_every": 12,
     }
     units = (BOARD, PHONE)
-    made.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),), message=EVIL)
-    made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL)
-    made.record("before", by_axes, devices=units, edit_block=observed(1_800_000_000), **day)
-    made.record("after", later, devices=units, edit_block=observed(1_800_086_400), **day)
+    recorder.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),), message=EVIL)
+    recorder.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL)
+    recorder.record("before", by_axes, devices=units, edit_block=observed(1_800_000_000), **day)
+    recorder.record("after", later, devices=units, edit_block=observed(1_800_086_400), **day)
 
 
 def slows_down(check: int, number: int) -> float:
@@ -283,7 +277,7 @@ def slows_down(check: int, number: int) -> float:
 
 
 def later(job: Job) -> float | None:
-    """As `by_axes`, what is traced 30 % slower."""
+    """Time a job as `by_axes` does, and a traced one 30 % slower."""
     ms = by_axes(job)
     return None if ms is None else ms * (1.3 if job.variant.capture == "trace" else 1.0)
 
@@ -293,7 +287,9 @@ def observed(run: int) -> Callable[[Block, Job], Block]:
 
     def edit(block: Block, job: Job) -> Block:
         warm = 30.0 + block.round % 7
-        seen = replace(block.conditions, temp_start_c=warm, temp_end_c=warm + 1.5, gate="ready", battery_percent=81.0)
+        conditions = replace(
+            block.conditions, temp_start_c=warm, temp_end_c=warm + 1.5, gate="ready", battery_percent=81.0
+        )
         phone = job.device_id == PHONE.device_id
         ms = block.samples_ns[0] / 1e6
         return replace(
@@ -303,7 +299,7 @@ def observed(run: int) -> Callable[[Block, Job], Block]:
                 ns + (ns // 5 if index % 37 == 0 else 97 * (index % 11)) for index, ns in enumerate(block.samples_ns)
             ),
             warmup_ns=tuple(int(1e6 * ms * (1 + 2 / (1 + index))) for index in range(8)),
-            conditions=seen if phone else block.conditions,
+            conditions=conditions if phone else block.conditions,
             labels=() if phone else block.labels,
         )
 
@@ -347,20 +343,20 @@ def shared_by_units(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 class ShowPage(Protocol):
     """Runs a page of the dashboard on a workspace, by its name, with what its URL asks for."""
 
-    def __call__(self, root: Path, name: str = ..., **asked: str) -> AppTest: ...
+    def __call__(self, root: Path, name: str = ..., **parameters: str) -> AppTest: ...
 
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> ShowPage:
-    """What it has read of a sweep once, it knows in the next test."""
+    """A page keeps what it has read of a sweep for the next test."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
-    def run(root: Path, name: str = "decide", **asked: str) -> AppTest:
+    def run(root: Path, name: str = "decide", **parameters: str) -> AppTest:
         monkeypatch.setattr("sys.argv", [str(APP), "--workspace", str(root)])
         shown = AppTest.from_file(str(APP), default_timeout=600)
         # AppTest chooses pages by their file, and these are functions.
         shown._page_hash = calc_hash(name)
-        for parameter, value in asked.items():
+        for parameter, value in parameters.items():
             shown.query_params[parameter] = value
         return shown.run()
 
@@ -369,15 +365,11 @@ def page(monkeypatch: pytest.MonkeyPatch) -> ShowPage:
 
 def _identities(sweep: str) -> Identities:
     """Each sweep has weights of its own: the journal has one accuracy of a build, whoever measured it."""
-    return Identities(
-        models={
+    return identities_of(
+        {
             "digits": ModelIdentity(source="torchvision:mobilenet_v2", weights_id=f"demo:{sweep}"),
             sentinel_rules.MODEL.name: ModelIdentity(source=sentinel_rules.MODEL.source, weights_id="random:0"),
         },
-        calibration_id="c" * 64,
-        evaluation_id="e" * 64,
-        versions={"torch": "2.12.1"},
-        runners={"torchscript": "python-torchscript 1"},
         references={"nnapi": "reference:nnapi@1", "metal": "reference:metal@1"},
     )
 
@@ -405,8 +397,12 @@ def _block(job: Job, round_: int, ms: float) -> Block:
     return RECORDS.block(job, round_, ms, device_seconds=50.0, engine_ran=job.variant.qengine, conditions=conditions)
 
 
-def _accuracy(job: Job, executor: str, found: float | Estimate) -> Accuracy:
-    drop = found if isinstance(found, Estimate) else Estimate(found, found - 0.46, found + 0.46)
+def _accuracy(job: Job, executor: str, drop_or_bounds: float | Estimate) -> Accuracy:
+    drop = (
+        drop_or_bounds
+        if isinstance(drop_or_bounds, Estimate)
+        else Estimate(drop_or_bounds, drop_or_bounds - 0.46, drop_or_bounds + 0.46)
+    )
     return RECORDS.accuracy(
         job,
         executor=executor,

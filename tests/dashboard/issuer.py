@@ -69,12 +69,12 @@ def issuing() -> Iterator[Issuer]:
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             if parts.path == "/authorize":
-                asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
+                query = {name: values[0] for name, values in parse_qs(parts.query).items()}
                 code = secrets.token_hex(8)
-                issuer.nonces[code] = asked.get("nonce", "")
-                back = urlencode({"code": code, "state": asked["state"]})
+                issuer.nonces[code] = query.get("nonce", "")
+                back = urlencode({"code": code, "state": query["state"]})
                 self.send_response(302)
-                self.send_header("Location", f"{asked['redirect_uri']}?{back}")
+                self.send_header("Location", f"{query['redirect_uri']}?{back}")
                 self.end_headers()
                 return
             self._json(issuer.documents().get(parts.path))

@@ -1,4 +1,4 @@
-"""What Fleet says of the run that is, or was last: also where it failed before anything was measured."""
+"""Fleet says what the run that is, or was last, does: also where it failed before anything was measured."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ from dashboard import rights
 from dashboard.views.attention import doing_now
 from sweeps.journal.journal import Journal
 from sweeps.launching.live_report import Live, LiveDevice, LiveFile
-from sweeps.launching.record import Ask, Launch, keep
+from sweeps.launching.record import Launch, StartRequest, keep
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Job
 from sweeps.store import verdicts
@@ -41,7 +41,7 @@ def live_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.launching.live_report.WRITE_EVERY_S", 0.0)
 
 
-def said(page: AppTest) -> str:
+def text_of(page: AppTest) -> str:
     assert not page.exception
     parts = [*page.text, *page.markdown, *page.caption, *page.header, *page.subheader]
     parts += [*page.info, *page.warning, *page.error]
@@ -57,7 +57,7 @@ def state(page: AppTest, sweep: str) -> str:
 
 
 def table(page: AppTest, column: str) -> dict[str, list[str]]:
-    return next(one.value for one in page.dataframe if column in one.value).to_dict("list")
+    return next(frame.value for frame in page.dataframe if column in frame.value).to_dict("list")
 
 
 def traced(job: Job) -> bool:
@@ -77,14 +77,14 @@ def test_a_run_that_failed_needs_attention_and_a_paused_one_is_called_paused(pag
         live.end("failed", "the disk is full", "free some space")
     shown = page(workspace.root, "fleet")
     assert "The last run of phones failed: the disk is full" in links(shown)
-    assert "Nothing: no job failed" not in said(shown)
+    assert "Nothing: no job failed" not in text_of(shown)
     assert (state(shown, "phones"), state(shown, "other")) == (f"failed, {left}", "finished")
     with LiveFile(workspace.live, "phones") as live:
-        keep(workspace, Ask(what="pause", by="ann", at_s=time.time() + 600, pid=os.getpid()))
+        keep(workspace, StartRequest(what="pause", by="ann", at_s=time.time() + 600, pid=os.getpid()))
         live.end("stopped")
     shown = page(workspace.root, "fleet")
     assert state(shown, "phones") == f"paused, {left}"
-    assert "Nothing. **phones** was paused." in said(shown)
+    assert "Nothing. **phones** was paused." in text_of(shown)
     assert "Go on with it" in links(shown)
     with workspace.lock(), LiveFile(workspace.live, "phones"):
         assert state(page(workspace.root, "fleet"), "phones") == "running"
@@ -99,21 +99,21 @@ def test_a_start_that_failed_in_an_empty_workspace_is_seen_there(page: Page, tmp
         shown = page(workspace.root, name)
         assert shown.error[0].value == "The last run of phones ended without saying why"
         assert "What happened" in links(shown)
-        assert "No sweep has been recorded in this workspace yet" in said(shown)
+        assert "No sweep has been recorded in this workspace yet" in text_of(shown)
 
 
 def test_what_a_device_does_is_what_it_does_now() -> None:
-    now_s, told = 1_000.0, Live(sweep="phones", pid=1, started_s=0.0)
+    now_s, live = 1_000.0, Live(sweep="phones", pid=1, started_s=0.0)
 
-    def said(device: LiveDevice, now_s: float = now_s) -> str:
-        return doing_now(device, now_s, told, {})
+    def text_of(device: LiveDevice, now_s: float = now_s) -> str:
+        return doing_now(device, now_s, live, {})
 
     waited = LiveDevice(name="a", running="digits, round 2", waiting=("the battery has 41 °C",), waiting_at_s=now_s)
-    assert said(waited) == "the battery has 41 °C"
-    assert said(waited, now_s + 60) == "digits, round 2", "a wait that is over is none"
-    assert said(LiveDevice(name="a", done=12, total=12)) == "done"
-    assert said(LiveDevice(name="a", done=3, total=12)) == "nothing runs on it now"
-    assert said(LiveDevice(name="a", away="unplugged", done=12, total=12)) == "away"
+    assert text_of(waited) == "the battery has 41 °C"
+    assert text_of(waited, now_s + 60) == "digits, round 2", "a wait that is over is none"
+    assert text_of(LiveDevice(name="a", done=12, total=12)) == "done"
+    assert text_of(LiveDevice(name="a", done=3, total=12)) == "nothing runs on it now"
+    assert text_of(LiveDevice(name="a", away="unplugged", done=12, total=12)) == "away"
 
 
 @pytest.mark.usefixtures("live_at_once")
@@ -121,7 +121,9 @@ def test_what_runs_has_its_words_once_the_journal_can_be_read_again(own: Recorde
     workspace = own.workspace
     own.record("phones", by_axes)
     with Journal.open(workspace.journal, read_only=True) as journal:
-        job = next(one for one, _ in journal.jobs.of_sweep("phones") if one.variant.precision == "int8")
+        job = next(
+            candidate for candidate, _ in journal.jobs.of_sweep("phones") if candidate.variant.precision == "int8"
+        )
 
     def version(number: int) -> int:
         with closing(sqlite3.connect(workspace.journal)) as db:
@@ -133,10 +135,10 @@ def test_what_runs_has_its_words_once_the_journal_can_be_read_again(own: Recorde
     shown = AppTest.from_string(script.format(root=str(workspace.root)), default_timeout=60)
     with workspace.lock(), LiveFile(workspace.live, "phones") as live:
         live.measuring(BOARD.name, 4, 12, f"{job.name}, round 3", job.key)
-        ours = version(999)
-        assert f"local: {job.name}, round 3 (4 of 12 steps)" in said(shown.run())
-        version(ours)
-        text = said(shown.run())
+        own_version = version(999)
+        assert f"local: {job.name}, round 3 (4 of 12 steps)" in text_of(shown.run())
+        version(own_version)
+        text = text_of(shown.run())
         assert job.name not in text
         assert re.search(r"local: digits · int8 · .*, round 3 \(4 of 12 steps\)", text)
 
@@ -147,8 +149,8 @@ def test_the_reason_of_what_waits_says_what_it_waits_for(page: Page, own: Record
     own.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE, waits=traced)
 
     def reason() -> str:
-        found = table(page(workspace.root, sweep="phones", device=PHONE.device_id), "Reason")
-        [why] = {why for why, outcome in zip(found["Reason"], found["Outcome"], strict=True) if outcome == "waiting"}
+        rows = table(page(workspace.root, sweep="phones", device=PHONE.device_id), "Reason")
+        [why] = {why for why, outcome in zip(rows["Reason"], rows["Outcome"], strict=True) if outcome == "waiting"}
         return why
 
     assert reason() == "not measured yet: edgesweep run goes on where it ended"
@@ -170,7 +172,7 @@ def test_a_journal_of_another_version_is_named_and_nothing_is_a_traceback(
     own.record("phones", by_axes)
     with closing(sqlite3.connect(own.workspace.journal)) as db:
         db.execute(f"PRAGMA user_version = {version}")
-    text = said(page(own.workspace.root, name))
+    text = text_of(page(own.workspace.root, name))
     if name not in ("launch", "live"):
         assert "The results cannot be shown." in text
         assert f"has version {version}; this EdgeSweep reads and writes version" in text
@@ -187,7 +189,7 @@ def test_a_workspace_that_was_measured_in_november_is_shown(page: Page, tmp_path
     [line] = fleet.dataframe[0].value.to_dict("records")
     assert (line["State"], line["Progress"]) == ("finished", 1.0)
     for name in EVERY_PAGE:
-        assert "The results cannot be shown." not in said(page(root, name)), name
+        assert "The results cannot be shown." not in text_of(page(root, name)), name
     with Journal.open(root / "journal.sqlite", read_only=True) as journal:
         [sweep] = journal.sweeps.all()
         jobs = len(journal.jobs.of_sweep(sweep.name))
@@ -204,13 +206,13 @@ def test_on_a_full_disk_nothing_is_started_and_results_are_still_shown(
     monkeypatch.setattr(rights, "_by_link", lambda: True)
     root = own.workspace.root
     own.record("phones", by_axes, devices=(BOARD, PHONE))
-    kept = own.workspace.launches / "phones.yaml"
+    sweep_file = own.workspace.launches / "phones.yaml"
     shown = page(root, "launch")
-    kept.parent.mkdir(exist_ok=True)
-    kept.write_text(shown.text_area[0].value)
+    sweep_file.parent.mkdir(exist_ok=True)
+    sweep_file.write_text(shown.text_area[0].value)
     keep(
         own.workspace,
-        Launch(sweep="phones", file=str(kept), by="ann", started_s=time.time(), pid=1, log=str(root / "log")),
+        Launch(sweep="phones", file=str(sweep_file), by="ann", started_s=time.time(), pid=1, log=str(root / "log")),
     )
     opened = verdicts._open
 
@@ -224,10 +226,10 @@ def test_on_a_full_disk_nothing_is_started_and_results_are_still_shown(
     monkeypatch.setattr("sweeps.launching.record.write_whole", _full)
     next(button for button in shown.button if button.label == "Start").click().run()
     assert shown.error[0].value == "It was not started."
-    assert "cannot be written: No space left on device" in said(shown)
-    assert "Next step: free some space" in said(shown)
+    assert "cannot be written: No space left on device" in text_of(shown)
+    assert "Next step: free some space" in text_of(shown)
     live = page(root, "live")
     next(button for button in live.button if button.label == "Resume").click().run()
-    assert "No space left on device" in said(live)
+    assert "No space left on device" in text_of(live)
     fleet = page(root, "fleet")
     assert table(fleet, "Decided")["Decided"] == ["2 of 2"]

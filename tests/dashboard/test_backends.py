@@ -69,14 +69,14 @@ def test_both_phones_stand_in_one_chart_and_one_table(page: Page, phones: Path) 
     shown = page(phones)
     assert not shown.exception
     assert "NNAPI against the CPU" in subheaders(shown)
-    found = table(shown)
-    assert list(found["Numbers"]) == ["fp32", "int8"] * 2
-    assert list(found["Finding"]) == ["not told apart", "NNAPI is faster"] * 2
-    assert list(found[RATIO]) == pytest.approx([1.0, 0.25] * 2, rel=0.01)
-    assert line(EVIL) in found["Device"].iloc[2]
-    assert list(found["Best on NNAPI"][:2]) == [f"NNAPI · {one}" for one in ("fp32 · NHWC · 1 thread", INT8)]
-    assert list(found["Best on the CPU"][2:]) == ["fp32 · NHWC · 1 thread", INT8]
-    assert "Why not" not in found
+    rows = table(shown)
+    assert list(rows["Numbers"]) == ["fp32", "int8"] * 2
+    assert list(rows["Finding"]) == ["not told apart", "NNAPI is faster"] * 2
+    assert list(rows[RATIO]) == pytest.approx([1.0, 0.25] * 2, rel=0.01)
+    assert line(EVIL) in rows["Device"].iloc[2]
+    assert list(rows["Best on NNAPI"][:2]) == [f"NNAPI · {build}" for build in ("fp32 · NHWC · 1 thread", INT8)]
+    assert list(rows["Best on the CPU"][2:]) == ["fp32 · NHWC · 1 thread", INT8]
+    assert "Why not" not in rows
     assert len(shown.get("vega_lite_chart")) == 3
 
 
@@ -85,10 +85,10 @@ def test_where_no_phone_timed_nnapi_the_page_says_so_and_draws_nothing(page: Pag
     shown = box.select("checked").run()
     assert not shown.exception
     assert "No phone with NNAPI measured." in [part.value for part in shown.text]
-    found = table(shown)
-    assert found["NNAPI p50 (ms)"].isna().all()
-    assert found["CPU p50 (ms)"].notna().all()
-    assert all(why.startswith("NNAPI: only checked, not timed: Top-1 ") for why in found["Why not"])
+    rows = table(shown)
+    assert rows["NNAPI p50 (ms)"].isna().all()
+    assert rows["CPU p50 (ms)"].notna().all()
+    assert all(why.startswith("NNAPI: only checked, not timed: Top-1 ") for why in rows["Why not"])
 
 
 def test_a_sweep_on_the_cpu_alone_has_no_such_section(page: Page, workspace: Path) -> None:
@@ -112,7 +112,7 @@ def test_the_bars_start_at_zero_and_hold_names_as_data() -> None:
 
 def test_rows_of_a_pair_without_a_ratio_hold_its_reason() -> None:
     lonely = replace(PAIR, nnapi=None, ratio=None, finding="", note="NNAPI: skipped: the phone has no NNAPI")
-    found = rows.backends(BackendFigure(pairs=(PAIR, lonely)))
-    assert list(found["interval_text"]) == ["0.40 to 0.60", "–"]
-    assert list(found["note"]) == ["–", "NNAPI: skipped: the phone has no NNAPI"]
-    assert found["nnapi_ms"].isna().to_list() == [False, True]
+    frame = rows.backends(BackendFigure(pairs=(PAIR, lonely)))
+    assert list(frame["interval_text"]) == ["0.40 to 0.60", "–"]
+    assert list(frame["note"]) == ["–", "NNAPI: skipped: the phone has no NNAPI"]
+    assert frame["nnapi_ms"].isna().to_list() == [False, True]

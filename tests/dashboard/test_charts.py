@@ -46,14 +46,14 @@ AXIS = tradeoff_chart.AccuracyAxis("Top-1 (%)")
 
 def layers(chart: Spec, mark: str) -> list[dict[str, Any]]:
     """All layers with this mark, however deep."""
-    here = [chart] if isinstance(chart.get("mark"), dict) and chart["mark"]["type"] == mark else []
-    return here + [found for layer in chart.get("layer", []) for found in layers(layer, mark)]
+    own = [chart] if isinstance(chart.get("mark"), dict) and chart["mark"]["type"] == mark else []
+    return own + [match for layer in chart.get("layer", []) for match in layers(layer, mark)]
 
 
 def data(chart: Spec) -> list[dict[str, Any]]:
     """The rows of the largest data set."""
-    found = [layer["data"]["values"] for layer in chart["layer"] if "data" in layer]
-    return list(max(found, key=lambda values: (len(values), len(values[0]))))
+    tables = [layer["data"]["values"] for layer in chart["layer"] if "data" in layer]
+    return list(max(tables, key=lambda values: (len(values), len(values[0]))))
 
 
 def without_data(chart: Spec) -> str:
@@ -62,9 +62,9 @@ def without_data(chart: Spec) -> str:
 
 def test_dots_stand_in_order_of_rank_below_their_names_and_the_axis_starts_at_zero() -> None:
     chart = dots.latency(THREE, LIGHT)
-    found = data(chart)
-    assert [row["name"] for row in found] == ["best", "slow", "bad"]
-    places = [place for row in found for place in (row["top"], row["dot"])]
+    rows = data(chart)
+    assert [row["name"] for row in rows] == ["best", "slow", "bad"]
+    places = [place for row in rows for place in (row["top"], row["dot"])]
     assert places == sorted(places)
     assert places[-1] < chart["height"]
     (dot,) = layers(chart, "point")
@@ -77,7 +77,9 @@ def test_a_long_name_is_whole_on_lines_that_a_phone_has_room_for() -> None:
     (row,) = data(dots.latency(rows((name, "winner", 3.0, 97.0)), LIGHT))
     assert row["name"].replace("\n", "").replace(" · ", "") == name.replace(" · ", "")
     assert max(map(len, row["name"].split("\n"))) <= drawing.NAME_WIDTH
-    (text,) = [one for one in layers(dots.latency(THREE, LIGHT), "text") if one["encoding"]["text"]["field"] == "name"]
+    (text,) = [
+        layer for layer in layers(dots.latency(THREE, LIGHT), "text") if layer["encoding"]["text"]["field"] == "name"
+    ]
     assert text["mark"]["limit"] == 0, "Vega cuts nothing"
 
 
@@ -161,7 +163,7 @@ def test_the_front_leaves_out_what_is_slower_and_no_more_accurate() -> None:
     assert tradeoff_chart.front_keys(table) == {"a", "c"}
 
 
-@pytest.mark.parametrize("verdict", [*(one for one in VERDICTS if one != "pass"), "eliminated"])
+@pytest.mark.parametrize("verdict", [*(verdict for verdict in VERDICTS if verdict != "pass"), "eliminated"])
 def test_the_line_of_best_trade_offs_joins_only_what_may_win(verdict: str) -> None:
     table = rows(
         ("a", "winner", 3.0, 97.0), ("c", "may ship", 5.0, 98.0), ("fast and right", "may not ship", 2.0, 99.0)
@@ -223,9 +225,9 @@ def test_a_name_stands_above_its_point_or_where_that_leaves_the_chart_below_it(y
     assert label is not None
     assert (label.dy < 0) == above
     crowded = [(x, 386.0) for x in (90, 100, 110)]
-    found = labels.placed(crowded, ["int8 · NHWC"] * 3, range(3), 640, 400)
-    assert [label is not None and label.dy < 0 for label in found] == [True, True, False], "one to each side"
-    assert found[2] is None, "beneath the last row are the figures of the axis"
+    placed = labels.placed(crowded, ["int8 · NHWC"] * 3, range(3), 640, 400)
+    assert [label is not None and label.dy < 0 for label in placed] == [True, True, False], "one to each side"
+    assert placed[2] is None, "beneath the last row are the figures of the axis"
 
 
 def checks(*entries: tuple[str, str, float | None]) -> pd.DataFrame:
@@ -276,7 +278,7 @@ def test_a_heat_map_has_no_text_over_another_and_says_what_a_click_opens() -> No
     row = HeatRow("Phone", (cell(0, "a long name · of a build", "3 ms"), cell(1, "x")))
     chart = heat_map(["one", "two"], [row, row], LIGHT, characters=13)
     texts = [row for layer in chart["layer"] for row in layer["data"]["values"] if "bold" in row and row["column"] == 0]
-    assert [one["text"] for one in texts] == ["a long name", "of a build", "3 ms"] * 2
+    assert [text["text"] for text in texts] == ["a long name", "of a build", "3 ms"] * 2
     places = [row["y"] for row in texts]
     assert places == sorted(set(places))
     cells = [row for layer in chart["layer"] for row in layer["data"]["values"] if "ring" in row]

@@ -52,43 +52,41 @@ def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "team"
 
 
-def said(page: AppTest) -> str:
+def text_of(page: AppTest) -> str:
     assert not page.exception
     parts = [*page.title, *page.header, *page.subheader, *page.text, *page.markdown, *page.caption]
     return "\n".join(str(part.value) for part in (*parts, *page.info, *page.warning, *page.error))
 
 
 def keys(root: Path) -> list[str]:
-    """Of two jobs that are measured on the phone."""
+    """List the keys of two jobs that are measured on the phone."""
     with Journal.open(root / "journal.sqlite", read_only=True) as journal:
         rows = [row for row in journal.results.rows("phones") if row.device_id == PHONE.device_id]
     return [row.job_key for row in rows if row.outcome == "measured"][:2]
 
 
-def test_a_workspace_knows_its_own_jobs_blocks_and_devices_also_where_results_are_a_copy(
-    page: Page, folder: Path
-) -> None:
+def test_a_workspace_knows_its_own_jobs_and_devices_also_where_results_are_a_copy(page: Page, folder: Path) -> None:
     root = folder / "measuring"
     with Journal.open(root / "journal.sqlite", read_only=True) as journal:
         left = sum(waits(job) for job, _ in journal.jobs.of_sweep("phones"))
     fleet = page(root, "fleet")
-    assert "copied from MLflow at" in said(fleet)
+    assert "copied from MLflow at" in text_of(fleet)
     [line] = fleet.dataframe[0].value.to_dict("records")
     assert line["State"] == f"{left} jobs to come"
     assert 0.0 < line["Progress"] < 1.0
-    assert UNKNOWN not in said(fleet)
+    assert UNKNOWN not in text_of(fleet)
     decide = page(root, "decide", sweep="phones", device="phone-1")
-    assert f"provisional: {left} jobs to come" in said(decide)
+    assert f"provisional: {left} jobs to come" in text_of(decide)
     waiting = next(table.value for table in decide.dataframe if "Reason" in table.value)
     assert list(waiting["Outcome"]).count("waiting") == left
     job, other = keys(root)
     result = page(root, "result", sweep="phones", device="phone-1", job=job)
-    assert "Samples over time" in said(result)
-    assert "not here" not in said(result)
+    assert "Samples over time" in text_of(result)
+    assert "not here" not in text_of(result)
     assert list(page(root, "devices").dataframe[0].value["Id"]) == ["board-1", "phone-1"]
     compared = page(root, "compare", a=side_text("phones", job), b=side_text("phones", other))
     assert not compared.warning
-    assert "not in this workspace's journal" not in said(compared)
+    assert "not in this workspace's journal" not in text_of(compared)
 
 
 def test_rank_says_of_a_copy_what_waits_and_who_is_away_in_the_dashboards_words(page: Page, folder: Path) -> None:
@@ -97,17 +95,17 @@ def test_rank_says_of_a_copy_what_waits_and_who_is_away_in_the_dashboards_words(
         file.away(PHONE.name, "it does not answer: unplugged?", 3)
     with Journal.open(root / "journal.sqlite", read_only=True) as journal:
         left = sum(waits(job) for job, _ in journal.jobs.of_sweep("phones"))
-    [shown] = [one for one in said(page(root, "fleet")).splitlines() if "unplugged" in one]
+    [shown] = [line for line in text_of(page(root, "fleet")).splitlines() if "unplugged" in line]
     for options in ([], ["--all"]):
-        told = CliRunner().invoke(main, ["rank", "phones", "--workspace", str(root), *options])
-        assert told.exit_code == 0, told.output
-        flat = " ".join(told.stdout.split())
+        result = CliRunner().invoke(main, ["rank", "phones", "--workspace", str(root), *options])
+        assert result.exit_code == 0, result.output
+        flat = " ".join(result.stdout.split())
         assert f"measures the {left} jobs that wait" in flat
-        away = next(one for one in told.stdout.splitlines() if one.startswith(f"{PHONE.name}: Away from "))
+        away = next(line for line in result.stdout.splitlines() if line.startswith(f"{PHONE.name}: Away from "))
         assert away.removeprefix(f"{PHONE.name}: ") in shown.replace("`", "")
     read = CliRunner().invoke(main, ["rank", "phones", "--workspace", str(folder / "reading")])
     assert JOBS_UNKNOWN in " ".join(read.stdout.split())
-    assert JOBS_UNKNOWN in said(page(folder / "reading", "fleet"))
+    assert JOBS_UNKNOWN in text_of(page(folder / "reading", "fleet"))
 
 
 def test_own_sweeps_are_shown_beside_those_of_others_and_while_the_server_is_away(page: Page, folder: Path) -> None:
@@ -116,18 +114,18 @@ def test_own_sweeps_are_shown_beside_those_of_others_and_while_the_server_is_awa
     recorder.record("mine", by_axes, devices=(BOARD,))
     fleet = page(folder / "reading", "fleet")
     assert list(fleet.dataframe[0].value["Sweep"]) == ["mine"]
-    assert "Sweeps of other workspaces: not copied yet from MLflow at" in said(fleet)
+    assert "Sweeps of other workspaces: not copied yet from MLflow at" in text_of(fleet)
     (folder / "away.sqlite").rename(folder / "server" / "mlflow.sqlite")
     copied_files(Workspace(folder / "reading"))
     fleet = page(folder / "reading", "fleet")
     lines = {line["Sweep"]: line["State"] for line in fleet.dataframe[0].value.to_dict("records")}
     assert lines == {"mine": "finished", "phones": UNKNOWN}
     assert page(folder / "reading", "decide", sweep="phones", device="phone-1").header
-    assert "other workspaces publish under this name" not in said(fleet)
+    assert "other workspaces publish under this name" not in text_of(fleet)
     recorder.record("phones", by_axes, devices=(BOARD,))
     decide = page(folder / "reading", "decide", sweep="phones")
-    assert "phones: other workspaces publish under this name, too." in said(decide)
-    assert "phone-1" not in said(decide), "a workspace shows its own results of its own sweep"
+    assert "phones: other workspaces publish under this name, too." in text_of(decide)
+    assert "phone-1" not in text_of(decide), "a workspace shows its own results of its own sweep"
 
 
 def test_pages_name_the_sweeps_that_are_on_another_computers_disk(page: Page, folder: Path) -> None:
@@ -138,7 +136,7 @@ def test_pages_name_the_sweeps_that_are_on_another_computers_disk(page: Page, fo
     recorder.workspace.root.rename(folder / "another computer")
     fleet = page(folder / "reading", "fleet")
     assert list(fleet.dataframe[0].value["Sweep"]) == ["phones"]
-    text = said(fleet).replace("\\", "")
+    text = text_of(fleet).replace("\\", "")
     assert "boards: results of other workspaces, which are on other computers' disks" in text
     assert "mlflow server --artifacts-destination artifacts" in text
 
@@ -149,12 +147,14 @@ def test_a_workspace_that_only_reads_says_what_a_copy_does_not_have(page: Page, 
     [line] = fleet.dataframe[0].value.to_dict("records")
     assert line["State"] == UNKNOWN
     assert line["Progress"] is None or line["Progress"] != line["Progress"]
-    assert "may be provisional" in said(fleet)
-    assert "in the journal of the workspace that measured it" in said(page(root, "result", device="phone-1", job=job))
-    assert "no facts of devices" in said(page(root, "devices"))
+    assert "may be provisional" in text_of(fleet)
+    assert "in the journal of the workspace that measured it" in text_of(
+        page(root, "result", device="phone-1", job=job)
+    )
+    assert "no facts of devices" in text_of(page(root, "devices"))
     compared = page(root, "compare", a=side_text("phones", job), b=side_text("phones", other))
     assert not compared.warning, "a link that was sent opens"
-    assert "not in this workspace's journal" in said(compared)
+    assert "not in this workspace's journal" in text_of(compared)
 
 
 def test_with_the_server_away_every_page_of_results_has_the_last_copy_and_its_age(page: Page, folder: Path) -> None:
@@ -164,36 +164,34 @@ def test_with_the_server_away_every_page_of_results_has_the_last_copy_and_its_ag
     away = copied_files(Workspace(root))
     assert away.error
     for name in PAGES:
-        text = said(page(root, name))
+        text = text_of(page(root, name))
         assert "seconds ago" in text, name
         assert away.error.split(":")[0] in text, name
         assert "The results cannot be shown." not in text, name
     for name in ("launch", "live"):
-        assert "seconds ago" not in said(page(root, name)), "they show no results"
+        assert "seconds ago" not in text_of(page(root, name)), "they show no results"
 
 
-def test_without_a_copy_and_with_the_server_away_pages_of_results_say_so_and_the_others_work(
-    page: Page, folder: Path
-) -> None:
+def test_without_a_copy_and_server_the_pages_of_results_say_so_and_the_others_work(page: Page, folder: Path) -> None:
     (folder / "server" / "mlflow.sqlite").unlink()
-    first, *others = (said(page(folder / "reading", name)) for name in PAGES)
+    first, *rest = (text_of(page(folder / "reading", name)) for name in PAGES)
     assert "The results cannot be shown." in first
-    for text in others:
+    for text in rest:
         assert "The results of MLflow are not here yet" in text
         assert "No sweep has been recorded" not in text
     for name in ("launch", "live"):
-        assert "The results cannot be shown." not in said(page(folder / "reading", name)), name
+        assert "The results cannot be shown." not in text_of(page(folder / "reading", name)), name
 
 
 def test_the_first_copy_says_how_far_it_is(page: Page, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     drawn = DeltaGenerator.info
     monkeypatch.setattr(
-        DeltaGenerator, "info", lambda box, text, **how: (told.append(text), drawn(box, text, **how))[1]
+        DeltaGenerator, "info", lambda box, text, **how: (messages.append(text), drawn(box, text, **how))[1]
     )
     assert not page(folder / "reading", "decide").exception
-    assert told[0] == "The results of MLflow are copied, once: 0 so far."
-    assert told[-1] not in (told[0], "")
-    told.clear()
+    assert messages[0] == "The results of MLflow are copied, once: 0 so far."
+    assert messages[-1] not in (messages[0], "")
+    messages.clear()
     assert not page(folder / "reading", "decide").exception
-    assert told == []
+    assert messages == []

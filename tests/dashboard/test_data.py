@@ -1,4 +1,4 @@
-"""What pages keep of the store: as long as nothing has changed there."""
+"""Pages keep what they have read of the store as long as nothing has changed there."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,16 +36,16 @@ def test_figures_that_are_imported_beside_an_open_page_are_there_at_the_next_loo
 ) -> None:
     recorder_in(tmp_path)("first")
     shown = page(tmp_path, "decide")
-    assert not [one for one in shown.dataframe if "Mean (ms)" in one.value]
+    assert not [frame for frame in shown.dataframe if "Mean (ms)" in frame.value]
     with Journal.open(Workspace(tmp_path).journal) as journal:
         journal.imports.add("first", by_hand(BOARD))
     shown.run()
-    [figures] = [one.value for one in shown.dataframe if "Mean (ms)" in one.value]
+    [figures] = [frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value]
     assert list(figures["Mean (ms)"]) == [0.767]
 
 
 def test_a_new_result_does_not_list_a_folder_of_images_again(tmp_path: Path) -> None:
-    images, made = tmp_path / "images" / "cat", Recorder(Workspace.open(tmp_path / "own"))
+    images, recorder = tmp_path / "images" / "cat", Recorder(Workspace.open(tmp_path / "own"))
     images.mkdir(parents=True)
     (images / "1.png").touch()
     folder = DataSpec(evaluation=FolderData(source="folder", path=images.parent))
@@ -53,18 +53,18 @@ def test_a_new_result_does_not_list_a_folder_of_images_again(tmp_path: Path) -> 
     def of_folder(plan: Plan) -> Plan:
         return replace(plan, sweep=plan.sweep.model_copy(update={"data": folder}))
 
-    def said(sweep: str) -> list[str]:
-        made.record(sweep, by_axes, edit=of_folder)
-        now = data.source(made.workspace.root)
+    def text_of(sweep: str) -> list[str]:
+        recorder.record(sweep, by_axes, edit=of_folder)
+        now = data.source(recorder.workspace.root)
         assert now is not None
-        return [text for one in ("first", sweep) for text in data.more_images(now, one)]
+        return [text for name in ("first", sweep) for text in data.more_images(now, name)]
 
-    first = said("first")
+    first = text_of("first")
     assert first[0] == f"Evaluation images: all 1 in {images.parent} are used; add more to it"
     (images / "2.png").touch()
-    assert said("second") == first, "kept for minutes"
+    assert text_of("second") == first, "kept for minutes"
     data._more_images.clear()
-    assert said("third")[0].startswith("Evaluation images: all 2 in ")
+    assert text_of("third")[0].startswith("Evaluation images: all 2 in ")
 
 
 def test_pages_are_kept_until_a_file_that_they_read_has_changed() -> None:
@@ -77,5 +77,5 @@ def test_pages_are_kept_until_a_file_that_they_read_has_changed() -> None:
     assert Source(None, copy).of("both") == Source(None, copy).measured == copy
     results, evidence = KEYS[Source], EVIDENCE_KEYS[Source]
     changes = [Source(replace(own, seq=6), copy), Source(own, replace(copy, seq=6)), Source(own), Source(None, copy)]
-    assert len({results(one) for one in (now, *changes)}) == 1 + len(changes)
+    assert len({results(source) for source in (now, *changes)}) == 1 + len(changes)
     assert evidence(changes[1]) == evidence(now) != evidence(changes[0])

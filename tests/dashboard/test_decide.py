@@ -81,7 +81,7 @@ def test_sizes_in_tables_have_the_digits_that_they_have_elsewhere(page: Page, wo
     assert (small, size_format(pd.Series([0.0123, 5.0])) % 0.0123) == ("12.3 kB", "0.0123")
     shown = choose(page(workspace), "Sweep", "checked")
     columns = [json.loads(frame.proto.columns) for frame in shown.dataframe if "Size (MB)" in frame.value]
-    assert [found["Size (MB)"]["type_config"]["format"] for found in columns] == ["%.2f", "%.2f"]
+    assert [column["Size (MB)"]["type_config"]["format"] for column in columns] == ["%.2f", "%.2f"]
 
 
 @pytest.mark.fault(57, "two equal variants", "named as a tie, one rank")
@@ -153,27 +153,27 @@ def test_what_was_only_checked_has_a_section_with_table_chart_and_words(page: Pa
     assert shown.header[0].value == "int8 · NHWC · x86 · 1 thread"
     assert all("NNAPI" not in variant and "Metal" not in variant for variant in table(shown, "Rank")["Variant"])
     assert SECTION in [part.value for part in shown.subheader]
-    found = table(shown, "Checked by")
-    assert list(found["Variant"]) == [
+    rows = table(shown, "Checked by")
+    assert list(rows["Variant"]) == [
         *("Metal · fp32 · NCHW · 1 thread", "NNAPI · fp32 · NCHW · 1 thread", "NNAPI · fp32 · NHWC · 1 thread"),
         *("NNAPI · int8 · NCHW · QNNPACK · 1 thread", "NNAPI · int8 · NHWC · QNNPACK · 1 thread"),
     ]
-    assert list(found["Constraints"]) == ["constraints kept"] * 3 + ["unresolved", "constraint missed"]
-    assert list(found["Checked by"]) == ["Metal reference"] + ["NNAPI reference"] * 4
-    assert list(found["Drop (points)"])[-1] == 12.0
-    assert list(found["Drop, 95 % interval"])[-1] == "11.54 to 12.46 points"
-    assert set(found["SQNR"]) == {"31.0 dB"}
-    assert not [column for column in found if "ms" in column or "p50" in column]
+    assert list(rows["Constraints"]) == ["constraints kept"] * 3 + ["unresolved", "constraint missed"]
+    assert list(rows["Checked by"]) == ["Metal reference"] + ["NNAPI reference"] * 4
+    assert list(rows["Drop (points)"])[-1] == 12.0
+    assert list(rows["Drop, 95 % interval"])[-1] == "11.54 to 12.46 points"
+    assert set(rows["SQNR"]) == {"31.0 dB"}
+    assert not [column for column in rows if "ms" in column or "p50" in column]
     assert NNAPI in texts(shown)
     assert len(shown.get("vega_lite_chart")) == 3
 
 
 @pytest.mark.parametrize(
-    ("of_fp32", "of_int8", "wins", "said"),
+    ("of_fp32", "of_int8", "wins", "mentions"),
     [((0, 0), (5, 1), True, 1), ((5, 1), (5, 1), False, 1), ((0, 0), (0, 0), True, 0), ((90, 0), (90, 0), False, 0)],
 )
-def test_where_images_would_settle_a_constraint_it_is_said_once_whether_there_are_more(
-    page: Page, tmp_path: Path, of_fp32: tuple[int, int], of_int8: tuple[int, int], wins: bool, said: int
+def test_where_images_would_settle_a_constraint_it_says_once_whether_there_are_more(
+    page: Page, tmp_path: Path, of_fp32: tuple[int, int], of_int8: tuple[int, int], wins: bool, mentions: int
 ) -> None:
     def drop(job: Job) -> Estimate:
         lost, gained = of_int8 if job.variant.precision == "int8" else of_fp32
@@ -183,7 +183,7 @@ def test_where_images_would_settle_a_constraint_it_is_said_once_whether_there_ar
     shown = page(tmp_path)
     assert not shown.exception
     assert (shown.header[0].value != "No winner") == wins
-    assert texts(shown).count("Evaluation images: all 597 in the digits are used, and there are no others") == said
+    assert texts(shown).count("Evaluation images: all 597 in the digits are used, and there are no others") == mentions
 
 
 def test_a_recommendation_that_was_only_checked_says_so(page: Page, workspace: Path) -> None:
@@ -210,19 +210,19 @@ def test_where_all_was_only_checked_there_is_no_winner_and_no_chart_of_latency(p
 
 
 def test_what_is_not_wholly_delegated_is_said_where_all_was_only_checked_too(page: Page, tmp_path: Path) -> None:
-    made = Recorder(Workspace.open(tmp_path))
-    plan = made.record("mine", by_axes, devices=(HOST,), grid=GridSpec(backend=("nnapi",), layout=("nhwc",)))
+    recorder = Recorder(Workspace.open(tmp_path))
+    plan = recorder.record("mine", by_axes, devices=(HOST,), grid=GridSpec(backend=("nnapi",), layout=("nhwc",)))
     key = next(job.build_key for job in plan.jobs if job.variant.precision == "fp32")
-    with Journal.open(made.workspace.journal) as journal:
+    with Journal.open(recorder.workspace.journal) as journal:
         manifest = journal.artifacts.latest(key)
         assert manifest is not None
         covered = Coverage(operations={}, multiply_adds=100, multiply_adds_covered_percent=62.5, delegates=2)
         journal.artifacts.add(manifest.model_copy(update={"coverage": covered}))
     shown = page(tmp_path)
     assert shown.header[0].value == "No winner"
-    said = [text for text in texts(shown).splitlines() if "delegated" in text]
+    lines = [text for text in texts(shown).splitlines() if "delegated" in text]
     [name] = [name for name in table(shown, "Checked by")["Variant"] if "fp32" in name]
-    assert said == [f"{name}: 62.5 % of its multiply-adds are delegated; the rest runs in slow kernels"]
+    assert lines == [f"{name}: 62.5 % of its multiply-adds are delegated; the rest runs in slow kernels"]
 
 
 def test_who_a_race_sent_away_is_shown_with_figures_and_evidence_and_without_a_rank(
@@ -231,11 +231,11 @@ def test_who_a_race_sent_away_is_shown_with_figures_and_evidence_and_without_a_r
     shown = choose(page(workspace), "Sweep", "raced")
     assert not shown.exception
     ranking = table(shown, "Rank")
-    gone = ranking[ranking["Verdict"] == "eliminated"]
-    assert len(gone) == 7
-    assert set(gone["Rank"]) == {"–"}
-    assert gone["p50 (ms)"].notna().all()
-    assert set(gone["Why"]) == {f"left after 3 rounds: at least 2.01 times as slow as {line(evil)}"}
+    eliminated = ranking[ranking["Verdict"] == "eliminated"]
+    assert len(eliminated) == 7
+    assert set(eliminated["Rank"]) == {"–"}
+    assert eliminated["p50 (ms)"].notna().all()
+    assert set(eliminated["Why"]) == {f"left after 3 rounds: at least 2.01 times as slow as {line(evil)}"}
     assert "device time: 35 min (1 % timed iterations), and 0 s of waiting; 7 of 14 left the race early" in texts(shown)
     reasons = [part.value for part in shown.text]
     assert any(reason.startswith("fp32 · NHWC") and reason.endswith(f": {line(evil)} ended it") for reason in reasons)
@@ -251,8 +251,8 @@ def test_each_tie_says_what_would_settle_it(page: Page, workspace: Path) -> None
         "int8 · NHWC · QNNPACK · 1 thread · scripted · optimized",
         "int8 · NHWC · QNNPACK · 1 thread · scripted · not optimized",
     )
-    others = ", ".join(names)
-    assert f"**Equal to 3 others:** {others}. Shown at 95 % to be within 2 % of the best" in texts(shown)
+    names_text = ", ".join(names)
+    assert f"**Equal to 3 others:** {names_text}. Shown at 95 % to be within 2 % of the best" in texts(shown)
     assert not shown.code
 
 
@@ -267,7 +267,7 @@ def test_the_command_that_settles_an_open_tie_is_there_to_copy(page: Page, works
 
 
 def written(file: Path) -> str:
-    """What a process writes there that was started."""
+    """Read what a process that was started writes there."""
     deadline = time.monotonic() + 60
     while not file.exists() or not (text := file.read_text()):
         assert time.monotonic() < deadline
@@ -275,13 +275,15 @@ def written(file: Path) -> str:
     return text
 
 
-def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_is_refused(
+def test_who_may_start_sweeps_settles_a_tie_by_a_button_but_not_of_a_changed_file(
     page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rights, "_by_link", lambda: True)
-    told = tmp_path / "argv"
+    argv_file = tmp_path / "argv"
     program = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(chr(10).join(sys.argv[2:]))"
-    monkeypatch.setattr("sweeps.launching.start.command", lambda *given: [sys.executable, "-c", program, told, *given])
+    monkeypatch.setattr(
+        "sweeps.launching.start.command", lambda *arguments: [sys.executable, "-c", program, argv_file, *arguments]
+    )
     root = tmp_path / "own"
     shutil.copytree(workspace, root)
     own = Workspace(root)
@@ -289,36 +291,38 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
         spec = journal.plans.spec("open")
     file = kept_file(own, "open")
     # A sweep from a terminal: its file is made anew from what was measured.
-    next(one for one in choose(page(root), "Sweep", "open").button if one.key == "settle").click().run()
+    next(widget for widget in choose(page(root), "Sweep", "open").button if widget.key == "settle").click().run()
     terminal = last(own, Launch)
     assert terminal is not None
     assert terminal.options[0] == "--settle"
     assert check(own, file.read_text()).spec == spec
-    assert written(told)
-    told.unlink()
+    assert written(argv_file)
+    argv_file.unlink()
     text = yaml.safe_dump(spec.model_dump(mode="json", exclude_defaults=True))
     file.write_text(text.replace("budget: full\n", ""))
     shown = choose(page(root), "Sweep", "open")
     assert not shown.code
     assert re.search(r"rounds of \d+ builds: (about .*|how) ", texts(shown))
-    button = next(one for one in shown.button if one.key == "settle")
+    button = next(widget for widget in shown.button if widget.key == "settle")
     button.click().run()
     assert "It was not started." in texts(shown)
     assert last(own, Launch) == terminal
 
     file.write_text(text)
-    next(one for one in shown.button if one.key == "settle").click().run()
+    next(widget for widget in shown.button if widget.key == "settle").click().run()
     assert not shown.exception
     launch = last(own, Launch)
     assert launch is not None
     rounds = (button.label or "").split()[1]
     assert launch.options == ("--settle", rounds)
-    assert written(told).splitlines()[-2:] == ["--settle", rounds]
+    assert written(argv_file).splitlines()[-2:] == ["--settle", rounds]
 
     shown = page(root, sweep="open", ms="0.5")
     assert shown.header[0].value == "No winner"
     assert {"CSV", "Parquet"} <= {part.proto.label for part in shown.get("download_button")}
-    [link] = [one.proto for one in shown.get("page_link") if one.proto.label == "Change the sweep file"]
+    [link] = [
+        page_link.proto for page_link in shown.get("page_link") if page_link.proto.label == "Change the sweep file"
+    ]
     assert link.query_string == "file=kept%3Aopen"
 
     # Provisional, until what the state of the device disqualified is measured again.
@@ -335,9 +339,9 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
     refused = CliRunner().invoke(main, ["export", "hot", "--workspace", str(root), "--output", str(tmp_path / "out")])
     assert f"edgesweep export --workspace {root} hot --variant " in refused.stderr
     assert re.search(r"settle it: .*edgesweep run \S+launches/hot\.yaml --workspace \S+ --retry-failed", refused.stderr)
-    assert {"All about this result", "Compare it"} <= {one.proto.label for one in shown.get("page_link")}
+    assert {"All about this result", "Compare it"} <= {page_link.proto.label for page_link in shown.get("page_link")}
     assert "No download: its file is not in this workspace" in texts(shown), "of the provisional build"
-    next(one for one in shown.button if one.key == "again").click().run()
+    next(widget for widget in shown.button if widget.key == "again").click().run()
     assert not shown.exception
     launch = last(own, Launch)
     assert launch is not None
@@ -381,12 +385,12 @@ def test_figures_of_hand_run_tools_stand_beneath_the_ranking_of_their_device_alo
     phone = choose(board, "Device", "phone-1")
     titles = [part.value for part in phone.subheader]
     assert titles.index("Ranking") < titles.index(NOTE) < titles.index(f"{NOTE}; there is no ranking of these devices")
-    beneath, apart = (frame.value for frame in phone.dataframe if "Mean (ms)" in frame.value)
+    beneath, separate = (frame.value for frame in phone.dataframe if "Mean (ms)" in frame.value)
     assert list(beneath["Mean (ms)"]) == [0.5, 0.767]
     assert list(beneath["Iterations"]) == ["20", "–"]
     assert list(beneath["p50 of them (ms)"]) == ["0.400", "–"]
     assert list(beneath["From"]) == [f"TestApp, log.txt ({letter * 12}), 2026-11-21" for letter in ("b", "a")]
-    assert list(apart["Device"]) == ["iPhone X"]
+    assert list(separate["Device"]) == ["iPhone X"]
     # Faster than all that was measured, and yet nowhere in the ranking.
     assert "metal fp32" not in set(table(phone, "Rank")["Variant"])
     assert phone.header[0].value == BEST_ON_PHONE
@@ -394,8 +398,8 @@ def test_figures_of_hand_run_tools_stand_beneath_the_ranking_of_their_device_alo
 
 def test_a_device_without_imported_figures_shows_only_those_of_no_device(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace), "Device", "board-1")
-    (apart,) = (frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value)
-    assert list(apart["Device"]) == ["iPhone X"]
+    (separate,) = (frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value)
+    assert list(separate["Device"]) == ["iPhone X"]
     assert NOTE not in [part.value for part in shown.subheader]
     other = choose(page(workspace), "Sweep", "checked")
     assert not [frame for frame in other.dataframe if "Mean (ms)" in frame.value]
@@ -412,8 +416,8 @@ def test_hostile_names_appear_to_the_letter(page: Page, workspace: Path, evil: s
     assert line(evil) in variant
     assert line(evil) in table(shown, "Outcome")["Reason"][0]
     assert line(f"{evil} reference") == table(shown, "Checked by")["Checked by"][0]
-    beneath, apart = (frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value)
-    assert (beneath["Variant"][0], apart["Device"][0]) == (line(evil), line(evil))
+    beneath, separate = (frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value)
+    assert (beneath["Variant"][0], separate["Device"][0]) == (line(evil), line(evil))
     assert line(f"{evil}.txt") in beneath["From"][0]
     assert line(evil) in next(box for box in shown.selectbox if box.label == "Device").options[0]
 
@@ -452,8 +456,10 @@ def test_sets_of_conditions_are_called_by_what_tells_them_apart() -> None:
         preset="full", runtime_version="2.12.1", exec_context="shell", gate="gated", fixed_performance=""
     )
 
-    def sets(*found: tuple[ComparisonConditions, str]) -> list[str]:
-        return decide._sets([SimpleNamespace(conditions=one, fingerprint=state, ranking=()) for one, state in found])
+    def sets(*groups: tuple[ComparisonConditions, str]) -> list[str]:
+        return decide._sets(
+            [SimpleNamespace(conditions=conditions, fingerprint=state, ranking=()) for conditions, state in groups]
+        )
 
     assert sets((usual, "a1b2"), (replace(usual, preset="quick", gate="none"), "a1b2")) == [
         "protocol full, every block waited for a ready device",

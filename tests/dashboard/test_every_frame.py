@@ -1,4 +1,4 @@
-"""What a person sees while another selection loads, frame by frame: a card never stands under another one's label."""
+"""While another selection loads, in no frame a card stands under the label of another one."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -75,7 +75,7 @@ def by_mouse(page: Page, device: str) -> None:
 
 
 def by_keyboard(page: Page, device: str) -> None:
-    """There are two devices: the other one is the next or the one before."""
+    """Two devices are listed: the other one is the next or the one before."""
     box = page.get_by_role("combobox", name="Device")
     box.focus()
     box.press("ArrowDown")
@@ -96,13 +96,13 @@ def test_no_visible_card_names_another_device_than_the_selector(page: Page, name
 
 def test_nothing_that_is_seen_on_devices_is_of_another_device_than_the_box_says(page: Page) -> None:
     page.goto("/devices?device=board-1")
-    units, told = ("· board-1", "Globex Phone 9 (SoC X) · adb:1"), ("it is the device", "by its adb server")
+    units, signs = ("· board-1", "Globex Phone 9 (SoC X) · adb:1"), ("it is the device", "by its adb server")
     watched = {
         "label": 'input[aria-label="Device"]',
         "card": '[data-testid="stText"]',
         "there": ".st-key-measured-there",
     }
-    wait_for_pair(page, units[0], start=True, names=units, told=told, watched=watched)
+    wait_for_pair(page, units[0], start=True, names=units, card_texts=signs, watched=watched)
     for unit in (units[1], units[0]) * 2:
         page.get_by_role("combobox", name="Device", exact=True).click()
         page.get_by_role("option", name=unit).click()
@@ -113,12 +113,12 @@ def test_nothing_that_is_seen_on_devices_is_of_another_device_than_the_box_says(
 def nothing_wrong(page: Page, expected: list[str]) -> None:
     """No frame had a card of another selection than its label; the pairs that were seen are `expected`."""
     # Before the first one the page is not drawn yet.
-    seen = itertools.dropwhile(lambda pair: pair[0] == NOBODY, map(tuple, page.evaluate("window.frames_seen")))
-    changes = [pair for pair, _ in itertools.groupby(seen)]
+    pairs = itertools.dropwhile(lambda pair: pair[0] == NOBODY, map(tuple, page.evaluate("window.frames_seen")))
+    changes = [pair for pair, _ in itertools.groupby(pairs)]
     wrong = [(label, card) for label, card in changes if card not in (label, NOBODY)]
     assert not wrong, changes
     shown = [label for label, card in changes if label == card != NOBODY]
-    assert [one for one, _ in itertools.groupby(shown)] == expected, changes
+    assert [pair for pair, _ in itertools.groupby(shown)] == expected, changes
 
 
 def test_no_visible_card_is_of_another_objective_than_the_sidebar_says(page: Page) -> None:
@@ -139,8 +139,8 @@ def test_no_visible_verdict_is_of_another_variant_than_compare_s_box_says(page: 
     a, b = (next(key for name, key in keys.items() if part in name) for part in ("int8-x86 nhwc script", "fp32 nhwc"))
     page.goto(f"/compare?a=phones:{a}&b=phones:{b}")
     variants = ("fp32 · NHWC · 1 thread · scripted · optimized", "fp32 · NCHW · 1 thread · scripted · optimized")
-    there = ".st-key-verdict"
-    watched = {"label": 'input[aria-label="B: variant"]', "card": f"{there} p", "there": there}
+    verdict_box = ".st-key-verdict"
+    watched = {"label": 'input[aria-label="B: variant"]', "card": f"{verdict_box} p", "there": verdict_box}
     wait_for_pair(page, variants[0], start=True, names=variants, watched=watched)
     for variant in (variants[1], variants[0]):
         page.get_by_role("combobox", name="B: variant").click()
@@ -162,9 +162,9 @@ def test_no_visible_map_is_of_another_model_than_fleet_s_row_of_models_says(page
 
 def test_no_visible_map_is_of_another_sweep_than_fleet_s_box_says(page: Page, made_up: str) -> None:
     page.goto(f"{made_up}?sweep=release-candidate&model=resnet18")
-    sweeps, told = ("release-candidate", "last-week"), ("8 of 8", "2 of 2")
+    sweeps, card_texts = ("release-candidate", "last-week"), ("8 of 8", "2 of 2")
     watched = {"label": 'input[aria-label="Sweep"]', "card": ".st-key-shipping p"}
-    wait_for_pair(page, sweeps[0], start=True, names=sweeps, told=told, watched=watched)
+    wait_for_pair(page, sweeps[0], start=True, names=sweeps, card_texts=card_texts, watched=watched)
     for sweep in (sweeps[1], sweeps[0]) * 2:
         page.get_by_role("combobox", name="Sweep").click()
         page.get_by_role("option", name=sweep).click()
@@ -173,11 +173,12 @@ def test_no_visible_map_is_of_another_sweep_than_fleet_s_box_says(page: Page, ma
 
 
 def test_no_visible_card_is_of_another_bound_than_its_field_says(page: Page) -> None:
-    """Also while somebody types there, and after Enter, when the field still has the focus."""
+    """The card follows its field also while somebody types there, and after Enter, when the field still has the
+    focus."""
     page.goto("/decide?sweep=phones&device=board-1")
-    bounds, told = ("0.875", "0.9", "1"), ("at most 0.875 points", "at most 0.9 points", "at most 1 points")
+    bounds, card_texts = ("0.875", "0.9", "1"), ("at most 0.875 points", "at most 0.9 points", "at most 1 points")
     watched = {"label": 'input[aria-label="Accuracy drop, at most (points)"]', "card": ".st-key-recommendation p"}
-    wait_for_pair(page, bounds[2], start=True, names=bounds, told=told, watched=watched)
+    wait_for_pair(page, bounds[2], start=True, names=bounds, card_texts=card_texts, watched=watched)
     field = page.locator(watched["label"])
     for bound in (*bounds, bounds[0]):
         field.fill(bound)
@@ -194,14 +195,14 @@ def wait_for_pair(
     *,
     start: bool = False,
     names: tuple[str, ...] = (BOARD, PHONE),
-    told: tuple[str, ...] | None = None,
+    card_texts: tuple[str, ...] | None = None,
     watched: Mapping[str, str] = DEVICES,
 ) -> None:
     """Until the last frame has the card of the selection under its label. `told`: what cards say of each of `names`,
     where they do not name it."""
     if start:
         page.locator(watched.get("there", ".st-key-choices")).wait_for()
-        page.evaluate(WATCH, [names, told or names, NOBODY, watched["label"], watched["card"]])
+        page.evaluate(WATCH, [names, card_texts or names, NOBODY, watched["label"], watched["card"]])
     page.wait_for_function(
         "device => window.frames_seen.length && window.frames_seen.at(-1).every((name) => name === device)", arg=device
     )

@@ -42,12 +42,12 @@ def texts(page: AppTest) -> str:
 
 
 def buttons(page: AppTest) -> list[str]:
-    """Those that download something."""
+    """List the labels of the buttons that download something."""
     return [part.proto.label for part in page.get("download_button")]
 
 
 def cells(page: AppTest) -> list[dict[str, Any]]:
-    """Those of the wide map."""
+    """List the cells of the wide map."""
     spec = json.loads(page.get("vega_lite_chart")[0].proto.spec)
     return [row for layer in spec["layer"] for row in layer["data"]["values"] if "device" in row]
 
@@ -56,36 +56,40 @@ def test_what_the_database_sums_up_is_what_all_verdicts_say(workspace: Path) -> 
     now = data.source(workspace)
     assert now is not None
     verdicts, standing = data.verdicts(now, workspace), fleet_data.standing(now)
-    assert set(standing.sums) == {one.sweep for one in verdicts}
-    for sweep, found in standing.sums.items():
-        mine = [one for one in verdicts if one.sweep == sweep]
-        places = {one.place: one for one in mine if not one.part}
-        winners = [one for one in mine if one.winner]
-        assert found == SweepSum(
+    assert set(standing.sums) == {verdict.sweep for verdict in verdicts}
+    for sweep, total in standing.sums.items():
+        of_sweep = [verdict for verdict in verdicts if verdict.sweep == sweep]
+        places = {verdict.place: verdict for verdict in of_sweep if not verdict.part}
+        winners = [verdict for verdict in of_sweep if verdict.winner]
+        assert total == SweepSum(
             sweep=sweep,
             places=len(places),
-            decided=len({one.place for one in mine if one.state == "winner"}),
-            finished=sum(one.finished for one in places.values()),
-            waiting=sum(one.waiting for one in places.values()),
-            builds=len({one.setup for one in winners}),
-            build=max((one.job_key for one in winners), default=""),
-            devices=found.devices,
-            models=found.models,
+            decided=len({verdict.place for verdict in of_sweep if verdict.state == "winner"}),
+            finished=sum(verdict.finished for verdict in places.values()),
+            waiting=sum(verdict.waiting for verdict in places.values()),
+            builds=len({verdict.setup for verdict in winners}),
+            build=max((verdict.job_key for verdict in winners), default=""),
+            devices=total.devices,
+            models=total.models,
         )
         names = fleet_data.names(now, sweep)
-        assert names.devices == {one.device_id: one.device for one in mine}
-        assert names.models == tuple(sorted({one.model for one in mine}))
+        assert names.devices == {verdict.device_id: verdict.device for verdict in of_sweep}
+        assert names.models == tuple(sorted({verdict.model for verdict in of_sweep}))
         for model in names.models:
-            there = sorted({one.device_id for one in mine if one.model == model})
-            assert fleet_data.having(now, sweep, model) == tuple(there)
+            devices = sorted({verdict.device_id for verdict in of_sweep if verdict.model == model})
+            assert fleet_data.having(now, sweep, model) == tuple(devices)
         drawn = fleet_data.drawn(now, sweep, tuple(names.devices), names.models)
         assert list(drawn.values()) == list(places.values())
         assert fleet_data.drawn(now, sweep, ("' OR 1=1 --",), names.models) == {}
-    latest = [one.name for one in data.sweeps(now)[: fleet_data.TROUBLED]]
-    troubled = {(one.place, one.failed, one.untrusted) for one in verdicts if not one.part and one.sweep in latest}
-    troubled = {one for one in troubled if one[1] + one[2]}
+    latest = [entry.name for entry in data.sweeps(now)[: fleet_data.TROUBLED]]
+    troubled = {
+        (verdict.place, verdict.failed, verdict.untrusted)
+        for verdict in verdicts
+        if not verdict.part and verdict.sweep in latest
+    }
+    troubled = {trouble for trouble in troubled if trouble[1] + trouble[2]}
     assert standing.troubled == len(troubled)
-    assert {(one[:3], one.failed, one.untrusted) for one in standing.troubles} <= troubled
+    assert {(trouble[:3], trouble.failed, trouble.untrusted) for trouble in standing.troubles} <= troubled
     assert len(standing.troubles) == min(len(troubled), fleet_data.MOST_TROUBLES)
 
 
@@ -125,10 +129,10 @@ def test_a_phone_that_no_build_may_ship_on_is_left_out_by_name(page: Page, tmp_p
         devices=(BOARD, PHONE, broken),
         grid=WIDE,
     )
-    said = texts(page(tmp_path, "fleet"))
-    assert "May ship on 2 of 3 devices, not on Globex Phone 1 (SoC X); at worst 7.19×" in said
-    assert "of that device's own best (on " in said
-    assert "every device" not in said
+    text = texts(page(tmp_path, "fleet"))
+    assert "May ship on 2 of 3 devices, not on Globex Phone 1 (SoC X); at worst 7.19×" in text
+    assert "of that device's own best (on " in text
+    assert "every device" not in text
 
 
 def test_more_builds_than_colours_are_said_to_be_grey() -> None:
@@ -146,21 +150,21 @@ def test_a_toggle_is_in_the_address(page: Page, workspace: Path, monkeypatch: py
     shown.toggle(key="chosen ship").set_value(True).run()
     sent = {name: value[0] if isinstance(value, list) else value for name, value in shown.query_params.items()}
     assert sent["ship"] == "1"
-    again = page(workspace, "fleet", **sent)
-    assert again.header[0].value == shown.header[0].value
-    again.toggle(key="chosen ship").set_value(False).run()
-    assert "ship" not in again.query_params
+    reopened = page(workspace, "fleet", **sent)
+    assert reopened.header[0].value == shown.header[0].value
+    reopened.toggle(key="chosen ship").set_value(False).run()
+    assert "ship" not in reopened.query_params
 
 
 def test_the_map_rings_each_phones_winner_and_a_click_opens_its_place(page: Page, workspace: Path) -> None:
     shown = page(workspace, "fleet", sweep="phones")
-    found = cells(shown)
-    ringed = [cell for cell in found if cell["ring"] != cell["fill"]]
+    drawn = cells(shown)
+    ringed = [cell for cell in drawn if cell["ring"] != cell["fill"]]
     assert [(cell["device"], cell["model"]) for cell in ringed] == [("board-1", "digits"), ("phone-1", "digits")]
     assert all(cell["job"] for cell in ringed)
     narrow = json.loads(shown.get("vega_lite_chart")[1].proto.spec)
-    said = [row["text"] for layer in narrow["layer"] for row in layer["data"]["values"] if "text" in row]
-    costs = [float(text.partition("×")[0]) for text in said if "×" in text]
+    labels = [row["text"] for layer in narrow["layer"] for row in layer["data"]["values"] if "text" in row]
+    costs = [float(text.partition("×")[0]) for text in labels if "×" in text]
     assert [costs[0], costs[3]] == [1.0, 1.0], "of each phone's winner"
     assert 1.0 < costs[1] <= costs[2], "and of the next best two"
 
@@ -198,30 +202,30 @@ def test_a_table_of_results_that_has_to_be_made_again_is_and_says_so(
     shutil.copytree(workspace, tmp_path / "copy")
     with closing(sqlite3.connect(tmp_path / "copy/journal.sqlite")) as db, db:
         db.execute("UPDATE results_state SET is_whole = 0")
-    said: list[str] = []
+    messages: list[str] = []
     drawn = st.progress
-    monkeypatch.setattr(data.st, "progress", lambda value, text: (said.append(text), drawn(value, text))[1])
+    monkeypatch.setattr(data.st, "progress", lambda value, text: (messages.append(text), drawn(value, text))[1])
     shown = page(tmp_path / "copy", "fleet")
     assert not shown.exception
     assert len(shown.dataframe[0].value) == len(page(workspace, "fleet").dataframe[0].value)
-    assert said == ["The results of this workspace are read anew, once. It takes about a second for 200 jobs."]
+    assert messages == ["The results of this workspace are read anew, once. It takes about a second for 200 jobs."]
 
 
 def test_the_first_look_of_all_says_how_far_it_is(
     page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(workspace, tmp_path / "copy", ignore=shutil.ignore_patterns("verdicts.sqlite*"))
-    said: list[str] = []
+    messages: list[str] = []
     drawn = DeltaGenerator.progress
     monkeypatch.setattr(
-        DeltaGenerator, "progress", lambda bar, value, text=None: (said.append(text), drawn(bar, value, text))[1]
+        DeltaGenerator, "progress", lambda bar, value, text=None: (messages.append(text), drawn(bar, value, text))[1]
     )
     shown = page(tmp_path / "copy", "fleet")
     assert not shown.exception
-    assert any(text.endswith("0 of 2.") for text in said)
-    said.clear()
+    assert any(text.endswith("0 of 2.") for text in messages)
+    messages.clear()
     assert not page(tmp_path / "copy", "fleet").exception
-    assert said == []
+    assert messages == []
 
 
 def test_before_a_first_result_a_phone_has_its_line_and_no_cell() -> None:
@@ -250,7 +254,7 @@ def test_each_state_of_a_verdict_has_its_own_mark() -> None:
     assert state_text(verdict(state="none")) == STATES["none"] != ""
 
 
-def test_what_is_not_drawn_is_counted_as_decide_shows_it_and_skipped_builds_come_last() -> None:
+def test_what_is_not_drawn_is_counted_as_decide_shows_it_skipped_builds_last() -> None:
     def cell(state: CellState) -> Cell:
         return Cell(job_key=state, state=state, ratio=1.0 if state == "ships" else None)
 
@@ -276,28 +280,28 @@ def test_a_tooltip_says_only_what_applies() -> None:
     ]
 
 
-def test_a_build_is_downloaded_whole_with_its_manifest_and_a_damaged_one_is_not_but_says_what_to_do(
+def test_a_build_is_downloaded_with_its_manifest_and_a_damaged_one_says_what_to_do(
     page: Page, workspace: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(workspace, tmp_path / "copy")
     root = tmp_path / "copy"
     now = data.source(root)
     assert now is not None
-    found = data.ranked(now, Place("shipped", "board-5", "digits"))
-    [device] = found.ranking.devices
+    ranked = data.ranked(now, Place("shipped", "board-5", "digits"))
+    [device] = ranked.ranking.devices
     assert device.winner is not None
     assert downloads.problem(root, device.winner.build_key) is None
-    archive = zipfile.ZipFile(io.BytesIO(downloads.build_zip(root, found, device, device.winner)))
+    archive = zipfile.ZipFile(io.BytesIO(downloads.build_zip(root, ranked, device, device.winner)))
     assert sorted(archive.namelist()) == ["manifest.json", "model.pt"]
     assert json.loads(archive.read("manifest.json"))["expected"]["job_key"] == device.winner.job_key
-    there = {"sweep": "shipped", "device": "board-5"}
-    assert buttons(page(root, **there)) == ["Download this build", "CSV", "Parquet"]
+    address = {"sweep": "shipped", "device": "board-5"}
+    assert buttons(page(root, **address)) == ["Download this build", "CSV", "Parquet"]
     (Workspace(root).artifact(device.winner.build_key) / "model.pt").write_bytes(b"something else")
-    damaged = page(root, **there)
+    damaged = page(root, **address)
     assert buttons(damaged) == ["CSV", "Parquet"]
     assert "is missing or damaged. Next step: run the sweep again: it rebuilds the file" in texts(damaged)
     with pytest.raises(EdgeSweepError, match="missing or damaged"):
-        downloads.build_zip(root, found, device, device.winner)
+        downloads.build_zip(root, ranked, device, device.winner)
 
 
 def test_a_downloads_name_is_safe_whatever_it_is_made_from() -> None:
@@ -305,14 +309,14 @@ def test_a_downloads_name_is_safe_whatever_it_is_made_from() -> None:
     assert downloads.file_name("", "/") == "edgesweep"
 
 
-def test_all_results_of_a_sweep_are_chosen_by_what_the_url_asks_for_and_can_be_downloaded(
+def test_all_results_of_a_sweep_are_chosen_by_the_url_and_can_be_downloaded(
     page: Page, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = page(workspace, "fleet", sweep="phones")
-    assert not [one for one in closed.selectbox if one.label == "Precision"]
+    assert not [box for box in closed.selectbox if box.label == "Precision"]
     shown = page(workspace, "fleet", sweep="phones", results="1", precision="int8", device="phone-1")
     assert not shown.exception
-    assert {one.label: one.value for one in shown.selectbox if one.label in ("Precision", "Phone", "Layout")} == {
+    assert {box.label: box.value for box in shown.selectbox if box.label in ("Precision", "Phone", "Layout")} == {
         "Precision": "int8",
         "Phone": "phone-1",
         "Layout": every_result.ANY,
@@ -324,7 +328,7 @@ def test_all_results_of_a_sweep_are_chosen_by_what_the_url_asks_for_and_can_be_d
     figures = [float(text.split()[0]) for text in table["p50"] if text != NOTHING]
     assert figures == sorted(figures)
     assert "8 results. The fastest come first." in texts(shown)
-    narrower = next(one for one in shown.selectbox if one.label == "Outcome").set_value("skipped").run()
+    narrower = next(box for box in shown.selectbox if box.label == "Outcome").set_value("skipped").run()
     assert set(narrower.dataframe[-1].value["Outcome"]) == {"skipped"}
     assert narrower.query_params["outcome"] == "skipped"
     assert "edgesweep report" not in texts(shown)
@@ -339,8 +343,8 @@ def test_all_results_of_a_sweep_are_chosen_by_what_the_url_asks_for_and_can_be_d
 def test_hostile_filters_choose_nothing_and_are_text(page: Page, workspace: Path, name: str, evil: str) -> None:
     shown = page(workspace, "fleet", sweep="phones", results="1", **{name: f"' OR 1=1 -- {evil}"})
     assert not shown.exception
-    assert any("' OR 1=1 -- <script>" in one.value for one in shown.text)
-    assert next(one for one in shown.selectbox if one.label == "Precision").value == every_result.ANY
+    assert any("' OR 1=1 -- <script>" in text.value for text in shown.text)
+    assert next(box for box in shown.selectbox if box.label == "Precision").value == every_result.ANY
     hostile = page(workspace, "fleet", sweep="hostile", results="1")
     assert not hostile.exception
     assert any("<script>alert(1)</script>" in build for build in hostile.dataframe[-1].value["Build"])

@@ -1,4 +1,4 @@
-"""What the pages of one job, a comparison and devices make of records."""
+"""Rows of the pages of one job, of a comparison and of devices are made of records."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,6 @@ import pytest
 from dashboard import compare_rows, device_rows, job_rows
 from dashboard.charts import job_charts as drawing
 from dashboard.style import LIGHT
-from sweeps.device_facts import DeviceFacts
 from sweeps.journal.attempts import DatedBlock
 from sweeps.journal.job_history import KnownDevice, Look, Sentinel
 from sweeps.protocol.sentinel_rules import PlacedBlock, Span
@@ -16,6 +15,7 @@ from sweeps.quarantine import DeviceRecord, Quarantine
 from sweeps.ranking.overview import waiting_place
 from sweeps.records import Conditions
 from sweeps.stats import Estimate
+from tests.builders import phone_facts
 from tests.sweeps.conftest import Records
 
 RECORDS = Records()
@@ -31,33 +31,34 @@ BLOCK = RECORDS.block(
     conditions=Conditions(temp_start_c=30.0, temp_end_c=31.0),
     labels=(),
 )
-FACTS = DeviceFacts(
-    device_id="d", name="adb:1", maker="M", model="P", soc="S", os_build="o", abi="arm64-v8a", cores=8, ram_bytes=None
-)
+FACTS = phone_facts("1", device_id="d")
 
 
 def test_thinned_samples_keep_every_outlier_and_the_order_of_time() -> None:
     spike = replace(BLOCK, samples_ns=(*BLOCK.samples_ns[:500], 90_000_000, *BLOCK.samples_ns[501:]))
     columns = job_rows.sample_columns([BLOCK, spike], most=100)
     assert len(columns) == 100
-    assert max(one["high_ms"] for one in columns) == 90.0
-    assert sum(one["samples"] for one in columns) == 2000
-    times = [one["at_s"] for one in columns]
+    assert max(column["high_ms"] for column in columns) == 90.0
+    assert sum(column["samples"] for column in columns) == 2000
+    times = [column["at_s"] for column in columns]
     assert times == sorted(times)
     first, second = job_rows.block_spans([BLOCK, spike])
     assert first["to_s"] < second["from_s"]
-    assert all(one["at_s"] < first["to_s"] for one in columns if one["block"] == 1)
-    assert all(one["at_s"] > second["from_s"] for one in columns if one["block"] == 2)
+    assert all(column["at_s"] < first["to_s"] for column in columns if column["block"] == 1)
+    assert all(column["at_s"] > second["from_s"] for column in columns if column["block"] == 2)
 
 
 def test_few_samples_are_all_there_and_none_make_no_column() -> None:
     few = replace(BLOCK, samples_ns=(2_000_000, 1_000_000))
-    assert [(one["low_ms"], one["high_ms"]) for one in job_rows.sample_columns([few])] == [(2.0, 2.0), (1.0, 1.0)]
+    assert [(column["low_ms"], column["high_ms"]) for column in job_rows.sample_columns([few])] == [
+        (2.0, 2.0),
+        (1.0, 1.0),
+    ]
     assert job_rows.sample_columns([]) == job_rows.block_spans([]) == []
 
 
 def test_warm_ups_begin_with_the_first_inference() -> None:
-    assert [one["ms"] for one in job_rows.warmup_rows([BLOCK])] == [9.0, 3.0, 2.0]
+    assert [row["ms"] for row in job_rows.warmup_rows([BLOCK])] == [9.0, 3.0, 2.0]
 
 
 def test_a_block_has_its_conditions_and_the_change_of_its_device_in_words() -> None:
@@ -77,11 +78,11 @@ def test_spans_of_a_changed_device_have_the_times_of_its_looks() -> None:
     )
     rows, spans = job_rows.sentinel_rows(Sentinel(looks=looks, spans=(Span(1, 0, 2), Span(1, 2, 99))))
     assert len(rows) == 3
-    assert [(one["from"], one["to"]) for one in spans] == [(rows[0]["at"], rows[2]["at"])]
+    assert [(span["from"], span["to"]) for span in spans] == [(rows[0]["at"], rows[2]["at"])]
 
 
 @pytest.mark.parametrize(
-    ("stage", "kind", "said"),
+    ("stage", "kind", "text"),
     [
         ("run", "not_ready", ": edgesweep run SWEEP.yaml tries"),
         ("build", "not_possible", "take the combination out"),
@@ -89,8 +90,8 @@ def test_spans_of_a_changed_device_have_the_times_of_its_looks() -> None:
         ("what", "ever", "--retry-failed"),
     ],
 )
-def test_every_failure_has_a_next_step(stage: str, kind: str, said: str) -> None:
-    assert said in job_rows.next_step(stage, kind)
+def test_every_failure_has_a_next_step(stage: str, kind: str, text: str) -> None:
+    assert text in job_rows.next_step(stage, kind)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +120,8 @@ def test_histograms_end_before_outliers_which_are_counted() -> None:
 
 
 def test_equal_samples_make_one_bin() -> None:
-    same = replace(BLOCK, samples_ns=(1_000_000,) * 10)
-    rows, beyond = compare_rows.histograms([same], [same])
+    block = replace(BLOCK, samples_ns=(1_000_000,) * 10)
+    rows, beyond = compare_rows.histograms([block], [block])
     assert [row["samples"] for row in rows] == [10, 10]
     assert beyond == 0
 
@@ -152,7 +153,7 @@ def test_jobs_are_counted_once_however_many_sets_of_conditions_they_have() -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "text"),
     [
         ("local", "this computer"),
         ("host:lab-2/x", "the lab's host lab-2"),
@@ -160,8 +161,8 @@ def test_jobs_are_counted_once_however_many_sets_of_conditions_they_have() -> No
         ("fake:x", "not known"),
     ],
 )
-def test_the_host_of_a_device_is_said_as_far_as_its_name_says_it(name: str, said: str) -> None:
-    assert said in device_rows.host_of(replace(FACTS, name=name))
+def test_the_host_of_a_device_is_said_as_far_as_its_name_says_it(name: str, text: str) -> None:
+    assert text in device_rows.host_of(replace(FACTS, name=name))
 
 
 def test_charts_have_text_from_the_journal_only_as_data() -> None:

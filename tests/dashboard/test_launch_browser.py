@@ -171,7 +171,7 @@ def paused_and_resumed(page: Page) -> None:
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
 
 
-def test_a_person_with_only_a_browser_goes_from_launch_to_a_build_for_two_phones_and_others_only_look(
+def test_a_person_with_a_browser_goes_from_launch_to_a_build_and_others_only_look(
     browser: Browser, root: Path, port: int, phones: list[FaultyPhone]
 ) -> None:
     host, serials = AdbHost(port), [phone.serial for phone in phones]

@@ -22,7 +22,7 @@ from dashboard.views import live
 from sweeps.journal.journal import Journal
 from sweeps.launching.driver import Driver
 from sweeps.launching.live_report import Live, LiveDevice, LiveFile
-from sweeps.launching.record import Ask, Launch, keep, last
+from sweeps.launching.record import Launch, StartRequest, keep, last
 from sweeps.launching.text_check import check
 from sweeps.records import Conditions, Lack
 from sweeps.workspace import Workspace
@@ -91,28 +91,30 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         live.measuring("local", 3, 12, f"digits {evil}, round 2")
         live.waiting("local", (f"the battery has 41 °C {evil}",), 40.0)
         shown = opened("live", tmp_path)
-        said = "\n".join(texts(shown))
-        assert "phones · Running" in said
-        assert "Started in a terminal" in said
-        assert "Waiting for 40 s: the battery has 41 °C" in said
-        assert "jobs" in said
+        text = "\n".join(texts(shown))
+        assert "phones · Running" in text
+        assert "Started in a terminal" in text
+        assert "Waiting for 40 s: the battery has 41 °C" in text
+        assert "jobs" in text
         assert labels(shown) == {"Pause": True, "Stop": True}
-        said = "\n".join(texts(opened("launch", tmp_path)))
-        assert "jobs. Waiting for 40 s: the battery has 41 °C" in said
-        assert "Ended last" not in said, "Live has the rest: here the form follows"
+        text = "\n".join(texts(opened("launch", tmp_path)))
+        assert "jobs. Waiting for 40 s: the battery has 41 °C" in text
+        assert "Ended last" not in text, "Live has the rest: here the form follows"
         with Journal.open(workspace.journal, read_only=True) as journal:
-            job = next(one for one, _ in journal.jobs.of_sweep("phones") if one.variant.precision == "int8")
+            job = next(
+                candidate for candidate, _ in journal.jobs.of_sweep("phones") if candidate.variant.precision == "int8"
+            )
         live.measuring("local", 4, 12, f"{job.name}, round 3", job.key)
         for name in ("live", "launch", "fleet"):
-            said = "\n".join(texts(opened(name, tmp_path)))
-            assert re.search(r"digits · int8 · N(HWC|CHW) · \w+ · 1 thread.*, round 3", said), name
-            assert job.name not in said
+            text = "\n".join(texts(opened(name, tmp_path)))
+            assert re.search(r"digits · int8 · N(HWC|CHW) · \w+ · 1 thread.*, round 3", text), name
+            assert job.name not in text
         now = running.read(tmp_path)
         assert [facts.name for facts in now.devices] == ["local"]
         assert now.every_s == running.HERE_EVERY_S
         assert now.driver.live is not None
-        for told in ((), (LiveDevice(name="local"), LiveDevice(name="adb:1", running="digits, round 2"))):
-            other = replace(now.driver, live=replace(now.driver.live, devices=told))
+        for devices in ((), (LiveDevice(name="local"), LiveDevice(name="adb:1", running="digits, round 2"))):
+            other = replace(now.driver, live=replace(now.driver.live, devices=devices))
             assert replace(now, driver=other).every_s == running.PHONES_EVERY_S  # this computer is not measured yet
 
         live.stopping()
@@ -120,7 +122,7 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         assert "phones · Stopping after the running work" in shown.subheader[0].value
         assert labels(shown) == {"Stop at once": True}
 
-        keep(workspace, Ask(what="pause", by=evil, at_s=time.time() + 600, pid=os.getpid()))
+        keep(workspace, StartRequest(what="pause", by=evil, at_s=time.time() + 600, pid=os.getpid()))
         shown = opened("live", tmp_path)
         assert "Pausing after the running work" in shown.subheader[0].value
         assert labels(shown) == {"Stop at once": True}
@@ -138,8 +140,8 @@ def test_a_second_start_says_who_runs_what_and_starts_nothing(tmp_path: Path) ->
         next(button for button in shown.button if button.label == "Start").click().run()
         assert not shown.exception
         assert shown.error[0].value == "It was not started."
-        said = "\n".join(texts(shown))
-        assert f"process {os.getpid()}" in said
+        text = "\n".join(texts(shown))
+        assert f"process {os.getpid()}" in text
         assert last(workspace, Launch) is None
 
 
@@ -156,8 +158,8 @@ def test_a_journal_of_a_newer_version_leaves_the_form_and_is_named(
     shown = opened("launch", tmp_path)
     assert shown.text_area[0].value == SweepForm().text()
     for name in ("launch", "live"):
-        said = "\n".join(texts(opened(name, tmp_path)))
-        assert re.search(r"(are not listed|cannot be read): .*version.*Next step: ", said), name
+        text = "\n".join(texts(opened(name, tmp_path)))
+        assert re.search(r"(are not listed|cannot be read): .*version.*Next step: ", text), name
 
 
 def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
@@ -166,43 +168,45 @@ def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
     assert live._weather(None, {"failed": 2}, True) == "no block: its jobs failed"
     assert live._weather(None, {"measured": 1, "failed": 2}, True).startswith("last block: some time ago")
 
-    def said(**found: Any) -> str:
-        return live._weather(Conditions(**found), {"measured": 1}, True)
+    def text_of(**conditions: Any) -> str:
+        return live._weather(Conditions(**conditions), {"measured": 1}, True)
 
-    assert said(temp_start_c=33.0, temp_end_c=34.2, gate="ready") == "last block: 34 °C, waited for a ready device"
-    assert said(temp_end_c=34.2) == "last block: 34 °C, no gate"
-    assert said(thermal_status_end=1, gate="timed_out", lacking=(Lack("at most 20 % load"),)) == (
+    assert text_of(temp_start_c=33.0, temp_end_c=34.2, gate="ready") == "last block: 34 °C, waited for a ready device"
+    assert text_of(temp_end_c=34.2) == "last block: 34 °C, no gate"
+    assert text_of(thermal_status_end=1, gate="timed_out", lacking=(Lack("at most 20 % load"),)) == (
         "last block: no temperature sensor, thermal status 1, waited for a ready device, lacked at most 20 % load"
     )
 
 
 def test_a_device_on_which_nothing_runs_says_why() -> None:
-    told = Live(sweep="phones", pid=1, started_s=0.0, builds_done=3, builds_total=10)
+    state = Live(sweep="phones", pid=1, started_s=0.0, builds_done=3, builds_total=10)
 
-    def said(builds_done: int, **about: Any) -> str:
-        driver = Driver(state="running", pid=1, launch=None, live=replace(told, builds_done=builds_done), asked=None)
+    def text_of(builds_done: int, **about: Any) -> str:
+        driver = Driver(
+            state="running", pid=1, launch=None, live=replace(state, builds_done=builds_done), end_request=None
+        )
         now = Running(driver)
         return live._doing(LiveDevice(name="adb:1", **about), now)
 
-    assert said(3, total=8) == "Waits for builds: 3 of 10 are made"
-    assert said(3, done=8, total=8) == "Done"
-    assert said(10, done=3, total=8) == "Nothing runs on it now"
-    assert said(10) == "Nothing has begun on it in this run"
-    assert said(10, total=8, waiting=("at most 35 °C",)) == "Waits until it is ready: at most 35 °C", "for long"
-    assert said(10, running="sentinel", total=8) == "Now: sentinel"
+    assert text_of(3, total=8) == "Waits for builds: 3 of 10 are made"
+    assert text_of(3, done=8, total=8) == "Done"
+    assert text_of(10, done=3, total=8) == "Nothing runs on it now"
+    assert text_of(10) == "Nothing has begun on it in this run"
+    assert text_of(10, total=8, waiting=("at most 35 °C",)) == "Waits until it is ready: at most 35 °C", "for long"
+    assert text_of(10, running="sentinel", total=8) == "Now: sentinel"
 
 
 def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Path) -> None:
     workspace = Workspace(shared_by_units)
     with workspace.lock(), LiveFile(workspace.live, "shared"):
         shown = opened("live", shared_by_units)
-        said = texts(shown)
+        lines = texts(shown)
     ended = shown.dataframe[0].value
     assert set(ended["Device"]) == {f"Globex Phone 9 (SoC X) · {unit}" for unit in ("unit-a", "unit-b")}
     words = [build.split(" · ") for build in ended["Build"]]
-    assert all(one[0] == "digits" and "1 thread" in one for one in words)
-    assert not {word for one in words for word in one} & {"adb:a", "adb:b", "unit-a", "unit-b"}
-    done = [text.partition(" of ")[0] for text in said if text.endswith("jobs that devices of its class share")]
+    assert all(entry[0] == "digits" and "1 thread" in entry for entry in words)
+    assert not {word for row in words for word in row} & {"adb:a", "adb:b", "unit-a", "unit-b"}
+    done = [text.partition(" of ")[0] for text in lines if text.endswith("jobs that devices of its class share")]
     with Journal.open(workspace.journal, read_only=True) as journal:
         jobs = [job.device_id for job, _ in journal.jobs.of_sweep("shared")]
     assert done == [str(jobs.count(unit)) for unit in ("unit-a", "unit-b")]
@@ -258,8 +262,8 @@ def test_the_form_writes_the_file_and_the_file_s_problems_have_lines(tmp_path: P
     assert yaml.safe_load(shown.text_area[0].value)["name"] == "mine"
     shown.text_area[0].set_value("name: mine\nmodels: 3\ngrids: []\n").run()
     assert shown.error[0].value == "This file cannot be started."
-    said = texts(shown)
-    assert any(text.startswith("line 2: models: must be a list") for text in said)
+    lines = texts(shown)
+    assert any(text.startswith("line 2: models: must be a list") for text in lines)
     assert labels(shown)["Start"] is False
 
 
@@ -317,26 +321,26 @@ def test_the_address_has_the_file_and_what_differs_from_it(page: Callable[..., A
     assert dict(shown.query_params) == {"file": "kept:may"}
     next(box for box in shown.number_input).set_value(96).run()
     next(group for group in shown.button_group if group.label == "Threads").set_value([1, 2]).run()
-    asked = {"file": "kept:may", "side": "96", "threads": "1,2"}
-    assert dict(shown.query_params) == asked
+    parameters = {"file": "kept:may", "side": "96", "threads": "1,2"}
+    assert dict(shown.query_params) == parameters
     next(box for box in shown.number_input if box.label.startswith("Rounds")).set_value(5).run()
     next(box for box in shown.selectbox if box.label == "Before a block").set_value("none").run()
     next(box for box in shown.selectbox if box.label.startswith("Budget")).set_value("race").run()
     file = yaml.safe_load(shown.text_area[0].value)
     assert file["protocol"] == {"preset": "quick", "rounds": 5, "gate": "none"}
     assert file["budget"] == "race"
-    assert dict(shown.query_params) == {**asked, "rounds": "5", "gate": "none", "budget": "race"}
-    again = page(tmp_path, "launch", **dict(shown.query_params))
-    assert again.text_area[0].value == shown.text_area[0].value
-    assert not again.warning
+    assert dict(shown.query_params) == {**parameters, "rounds": "5", "gate": "none", "budget": "race"}
+    reopened = page(tmp_path, "launch", **dict(shown.query_params))
+    assert reopened.text_area[0].value == shown.text_area[0].value
+    assert not reopened.warning
 
 
 @pytest.mark.usefixtures("by_link")
 def test_what_a_hostile_address_asks_for_is_text_and_starts_nothing(
     page: Callable[..., AppTest], tmp_path: Path, evil: str
 ) -> None:
-    asked = {"file": "kept:../../etc/passwd", "side": "9" * 500, "preset": evil, "threads": "x", "on": evil}
-    shown = page(tmp_path, "launch", **asked, source=evil, devices=f"local,{evil}")
+    parameters = {"file": "kept:../../etc/passwd", "side": "9" * 500, "preset": evil, "threads": "x", "on": evil}
+    shown = page(tmp_path, "launch", **parameters, source=evil, devices=f"local,{evil}")
     assert not shown.exception
     assert len(shown.warning) == 4
     assert {text.split(":")[0] for text in texts(shown)} >= {"file", "side", "preset", "threads"}
@@ -355,7 +359,7 @@ def test_where_a_lab_is_known_a_person_chooses_between_it_and_this_computer(
     page: Callable[..., AppTest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[tuple[str, ...]] = []
-    monkeypatch.setattr("dashboard.views.launch.start", lambda *given: started.append(given[-1]))
+    monkeypatch.setattr("dashboard.views.launch.start", lambda *arguments: started.append(arguments[-1]))
     without = page(tmp_path, "launch")
     assert not [group for group in without.button_group if group.label == "Runs on"]
     next(button for button in without.button if button.label == "Start").click().run()
@@ -364,8 +368,8 @@ def test_where_a_lab_is_known_a_person_chooses_between_it_and_this_computer(
     shown = page(tmp_path, "launch")
     assert shown.query_params["on"] == "lab"
     next(button for button in shown.button if button.label == "Start").click().run()
-    here = page(tmp_path, "launch", on="here")
-    next(button for button in here.button if button.label == "Start").click().run()
+    page_here = page(tmp_path, "launch", on="here")
+    next(button for button in page_here.button if button.label == "Start").click().run()
     lab = ("--lab", "10.0.0.1:6379", "--token-file", str(tmp_path / "token"))
     assert started == [(), lab, ()]
 

@@ -1,4 +1,4 @@
-"""Who gets into a real server, with which rights: links, cookies, and pages of other origins."""
+"""A real server lets people in by links and cookies, with their rights, and no page of another origin."""
 
 import http.client
 from collections.abc import Iterator, Mapping
@@ -73,7 +73,7 @@ def test_nothing_is_served_under_a_foreign_name_or_to_a_foreign_page(port: int, 
 def test_a_link_works_once_and_leaves_a_cookie_that_others_cannot_send(port: int) -> None:
     assert ask(port, "/enter?token=another", {}).status == 403
     link = "/enter?token=the%20link%20of%20this%20test"
-    # Neither a look ahead of the browser nor a foreign page uses it up.
+    # A link is used up neither by a look ahead of the browser nor by a foreign page.
     assert ask(port, link, {}, "HEAD").status == 403
     assert ask(port, link, {"Sec-Purpose": "prefetch;prerender"}).status == 403
     assert ask(port, link, {"Origin": "https://evil.example"}).status == 403
@@ -84,9 +84,9 @@ def test_a_link_works_once_and_leaves_a_cookie_that_others_cannot_send(port: int
     assert name == f"edgesweep-rights-{port}"
     assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "strict", "/")
     assert TOKEN not in cookie.value
-    again = ask(port, link, {})
-    assert again.status == 403
-    assert "Set-Cookie" not in again.headers
+    second = ask(port, link, {})
+    assert second.status == 403
+    assert "Set-Cookie" not in second.headers
 
 
 def test_a_gate_knows_only_what_it_gave() -> None:

@@ -36,6 +36,6 @@ def test_100_000_results_open(
     summary = edgesweep("rank", "--workspace", str(tmp_path))
     assert summary.returncode == 0
     assert f"phone-{DEVICES - 1:04}" in summary.stdout
-    one = edgesweep("rank", "--workspace", str(tmp_path), "--device", f"phone-{DEVICES - 1:04}")
-    assert one.returncode == 0
-    assert f"net{MODELS - 1}" in one.stdout
+    result = edgesweep("rank", "--workspace", str(tmp_path), "--device", f"phone-{DEVICES - 1:04}")
+    assert result.returncode == 0
+    assert f"net{MODELS - 1}" in result.stdout

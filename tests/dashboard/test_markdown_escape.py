@@ -18,9 +18,9 @@ MARKUP = st.text(alphabet=st.sampled_from(list("`*_[]()<>!#$:|~-\\&; \n\tab/\u20
 @given(MARKUP | st.text(max_size=40))
 def test_markdown_shows_any_text_to_the_letter(text: str) -> None:
     shown = MarkdownIt("commonmark").render(f"before {inert(text)} after")
-    found = re.fullmatch(r"<p>before <code>(.*)</code> after</p>\n", shown)
-    assert found is not None, shown
-    assert html.unescape(found.group(1)).replace("\u2060", "") == line(text)
+    match = re.fullmatch(r"<p>before <code>(.*)</code> after</p>\n", shown)
+    assert match is not None, shown
+    assert html.unescape(match.group(1)).replace("\u2060", "") == line(text)
 
 
 MARKED = st.text(alphabet=st.sampled_from(list("[]()!*#+|{}&;a1 .:-'\"x")), max_size=12)
@@ -30,9 +30,9 @@ MARKED = st.text(alphabet=st.sampled_from(list("[]()!*#+|{}&;a1 .:-'\"x")), max_
 @pytest.mark.parametrize("before", ["", "before "])
 def test_words_are_shown_to_the_letter_wherever_they_stand(before: str, text: str) -> None:
     shown = MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(f"{before}{words(text)}")
-    found = re.fullmatch(rf"<p>{before}(?:<code>(.*)</code>|(.*))</p>\n", shown)
-    assert found is not None, shown
-    letters = found.group(1) or found.group(2)
+    match = re.fullmatch(rf"<p>{before}(?:<code>(.*)</code>|(.*))</p>\n", shown)
+    assert match is not None, shown
+    letters = match.group(1) or match.group(2)
     assert "<" not in letters
     assert html.unescape(letters).replace("\u2060", "") == line(text)
 

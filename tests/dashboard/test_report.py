@@ -48,19 +48,19 @@ class Parts(HTMLParser):
 
 
 def report(workspace: Path, *arguments: str) -> str:
-    found = CliRunner().invoke(main, ["report", "--workspace", str(workspace), *arguments])
-    assert found.exit_code == 0, found.output
-    return found.stdout
+    result = CliRunner().invoke(main, ["report", "--workspace", str(workspace), *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def test_a_page_has_each_devices_winner_its_charts_and_the_sweep_file_to_repeat_it(workspace: Path, tmp_path: Path):
     report(workspace, "phones", "--html", str(tmp_path / "out.html"))
     parts = Parts((tmp_path / "out.html").read_text("utf-8"))
-    for said in ("Ship this on Globex Phone 9", "fp32 · NCHW · 1 thread", "In short", "95 %", "fingerprint", "grids:"):
-        assert said in parts.text
+    for part in ("Ship this on Globex Phone 9", "fp32 · NCHW · 1 thread", "In short", "95 %", "fingerprint", "grids:"):
+        assert part in parts.text
     assert parts.text.count("How it was measured") == 2
     assert parts.text.count("for a ready device") == 2
-    pictures = [one for one in parts.addresses if one.startswith("data:image/svg+xml;base64,")]
+    pictures = [address for address in parts.addresses if address.startswith("data:image/svg+xml;base64,")]
     assert len(pictures) == 8  # two devices, two charts, two themes
     drawn = base64.b64decode(pictures[0].partition(",")[2]).decode()
     assert "p50 latency (ms)" in drawn
@@ -69,42 +69,42 @@ def test_a_page_has_each_devices_winner_its_charts_and_the_sweep_file_to_repeat_
 
 def test_what_computed_the_accuracy_is_said_without_a_hash(workspace: Path):
     results = results_of(Workspace(workspace), "phones")
-    (row, *_) = [one for one in read_rows(results.frame, results.name) if one.outcome == "measured"]
+    (row, *_) = [result for result in read_rows(results.frame, results.name) if result.outcome == "measured"]
 
-    def said(executor: str) -> str:
+    def text_of(executor: str) -> str:
         alone = [replace(row, executor=executor)]
         objective = results.spec.objective
         (section,) = sections(alone, rank_rows(alone, objective, results.name), objective)
         return dict(section.conditions)["accuracy by"]
 
-    assert said(row.fingerprint) == "the device itself"
-    assert said(f"{row.fingerprint} by onnxruntime_perf_test 1") == "the device itself by onnxruntime_perf_test 1"
-    assert said("reference:nnapi@0123456789ab") == "NNAPI reference"
+    assert text_of(row.fingerprint) == "the device itself"
+    assert text_of(f"{row.fingerprint} by onnxruntime_perf_test 1") == "the device itself by onnxruntime_perf_test 1"
+    assert text_of("reference:nnapi@0123456789ab") == "NNAPI reference"
 
 
 def test_runtimes_and_their_libraries_have_columns_where_there_are_several(workspace: Path):
     results = results_of(Workspace(workspace), "phones")
-    found = [row for row in read_rows(results.frame, results.name) if row.device_id == "board-1"]
+    rows_of_board = [row for row in read_rows(results.frame, results.name) if row.device_id == "board-1"]
 
     def shown(libraries: tuple[float, ...]) -> tuple[str, list[set[str]]]:
         """The report and the notes of its ranking, and what its two columns say; of one that is not there, nothing."""
         mixed = [
             replace(row, runtime=("torchscript", "executorch")[row.layout == "nhwc"], metrics=dict(row.metrics) | size)
-            for row in found
+            for row in rows_of_board
             for size in [
                 {"runtime_mb": libraries[row.layout == "nhwc"], "delegated_percent": 62.5} if libraries else {}
             ]
         ]
-        chosen = mixed if libraries else found
+        chosen = mixed if libraries else rows_of_board
         objective = results.spec.objective
-        there = sections(chosen, rank_rows(chosen, objective, results.name), objective)
-        table = there[0].tables[0]
+        page_sections = sections(chosen, rank_rows(chosen, objective, results.name), objective)
+        table = page_sections[0].tables[0]
         places = [table.columns.index(name) if name in table.columns else None for name in ("Runtime", "Library")]
-        said = [set() if place is None else {row[place] for row in table.rows} for place in places]
-        return "\n".join([markdown("phones", there, objective="", version=""), *table.notes]), said
+        contents = [set() if place is None else {row[place] for row in table.rows} for place in places]
+        return "\n".join([markdown("phones", page_sections, objective="", version=""), *table.notes]), contents
 
-    text, said = shown((24.0, 9.4))
-    assert said == [{"torchscript", "executorch"}, {"24.0 MB", "9.4 MB"}]
+    text, contents = shown((24.0, 9.4))
+    assert contents == [{"torchscript", "executorch"}, {"24.0 MB", "9.4 MB"}]
     assert "| Runtime |" in text
     assert "62.5 % of its multiply-adds are delegated; the rest runs in slow kernels" in text
     assert "delegated" not in shown(())[0]
@@ -113,12 +113,16 @@ def test_runtimes_and_their_libraries_have_columns_where_there_are_several(works
 
 def test_two_phones_of_one_type_are_told_apart_by_their_ids(workspace: Path):
     results = results_of(Workspace(workspace), "phones")
-    one = [row for row in read_rows(results.frame, results.name) if row.device_id == "board-1"]
-    both = [*one, *(replace(row, device_id="board-2", job_key=f"{row.job_key} on it") for row in one)]
-    there = sections(both, rank_rows(both, results.spec.objective, results.name), results.spec.objective)
-    assert [section.device.removeprefix(one[0].device) for section in there] == [" · board-1", " · board-2"]
-    assert [section.lead.endswith(section.device_id) for section in there] == [True, True]
-    summary = [line for line in markdown("phones", there, objective="", version="").splitlines() if "board" in line]
+    rows = [row for row in read_rows(results.frame, results.name) if row.device_id == "board-1"]
+    two_boards = [*rows, *(replace(row, device_id="board-2", job_key=f"{row.job_key} on it") for row in rows)]
+    page_sections = sections(
+        two_boards, rank_rows(two_boards, results.spec.objective, results.name), results.spec.objective
+    )
+    assert [section.device.removeprefix(rows[0].device) for section in page_sections] == [" · board-1", " · board-2"]
+    assert [section.lead.endswith(section.device_id) for section in page_sections] == [True, True]
+    summary = [
+        line for line in markdown("phones", page_sections, objective="", version="").splitlines() if "board" in line
+    ]
     assert len(set(summary)) == len(summary) >= 2
 
 
@@ -126,7 +130,7 @@ def test_a_page_needs_no_network_and_nothing_in_it_runs(workspace: Path, tmp_pat
     report(workspace, "hostile", "--html", str(tmp_path / "out.html"))
     text = (tmp_path / "out.html").read_text("utf-8")
     parts = Parts(text)
-    assert all(re.match(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]+$|#", one) for one in parts.addresses)
+    assert all(re.match(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]+$|#", address) for address in parts.addresses)
     assert parts.elements & {"script", "iframe", "object", "link", "form", "base"} == set()
     assert not [name for name in parts.attributes if name.startswith("on")]
     assert "default-src 'none'" in text
@@ -164,7 +168,7 @@ def test_tables_have_every_result_of_the_device_that_is_asked_for(workspace: Pat
             *("--csv", str(tmp_path / "out.csv"), "--parquet", str(tmp_path / "out.parquet")),
         )
     )["files"]
-    assert [Path(one["file"]).stat().st_size for one in files] == [one["bytes"] for one in files]
+    assert [Path(entry["file"]).stat().st_size for entry in files] == [entry["bytes"] for entry in files]
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text("utf-8-sig"))))
     table = parquet.read_table(tmp_path / "out.parquet").to_pylist()
     assert [row["job_key"] for row in rows] == [row["job_key"] for row in table]
@@ -194,29 +198,29 @@ def test_without_what_draws_charts_only_a_page_is_refused_and_the_extra_is_named
 
 def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(workspace: Path, tmp_path: Path):
     missing = tmp_path / "no" / "out.csv"
-    found = CliRunner().invoke(main, ["report", "phones", "--workspace", str(workspace), "--csv", str(missing)])
-    assert found.exit_code == 1
-    assert "cannot be written" in found.output
+    result = CliRunner().invoke(main, ["report", "phones", "--workspace", str(workspace), "--csv", str(missing)])
+    assert result.exit_code == 1
+    assert "cannot be written" in result.output
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_files_of_one_name_are_refused(workspace: Path, tmp_path: Path):
     twice = str(tmp_path / "out")
-    found = CliRunner().invoke(main, ["report", "--workspace", str(workspace), "--csv", twice, "--parquet", twice])
-    assert found.exit_code == 2
+    result = CliRunner().invoke(main, ["report", "--workspace", str(workspace), "--csv", twice, "--parquet", twice])
+    assert result.exit_code == 2
     assert not list(tmp_path.iterdir())
 
 
 def test_without_a_file_it_says_which_there_are(workspace: Path):
-    found = CliRunner().invoke(main, ["report", "phones", "--workspace", str(workspace)])
-    assert found.exit_code == 2
-    assert "--html" in found.output
+    result = CliRunner().invoke(main, ["report", "phones", "--workspace", str(workspace)])
+    assert result.exit_code == 2
+    assert "--html" in result.output
 
 
 @pytest.mark.parametrize(
     "path", sorted(set(SPECS.glob("*.yaml")) - {SPECS / "own-model.yaml"}), ids=lambda path: path.stem
 )
 def test_the_sweep_file_of_a_report_means_the_same(path: Path, tmp_path: Path):
-    again = tmp_path / "again.yaml"
-    again.write_text(sweep_yaml(load(path)), encoding="utf-8")
-    assert load(again) == load(path)
+    rewritten = tmp_path / "again.yaml"
+    rewritten.write_text(sweep_yaml(load(path)), encoding="utf-8")
+    assert load(rewritten) == load(path)

@@ -55,8 +55,8 @@ def row(name: str, ms: float | None, variant: Variant | None = None, **figures: 
 
 
 def ranking(*entries: ResultRow) -> DeviceRanking:
-    (found,) = rank(to_frame(entries), ObjectiveSpec(), "s").devices
-    return found
+    (device,) = rank(to_frame(entries), ObjectiveSpec(), "s").devices
+    return device
 
 
 @pytest.mark.fault(57, "several equal variants", "they share the first place")
@@ -94,32 +94,32 @@ def test_figures_have_their_units_and_intervals() -> None:
 
 
 def test_libraries_are_in_the_table_and_are_worth_a_column_where_they_differ() -> None:
-    found = ranking(row("a", 1.0, runtime_mb=9.4), row("b", 3.0, runtime_mb=24.0), row("c", 5.0))
-    assert found.libraries_differ
-    table = ranked(found)
+    figures = ranking(row("a", 1.0, runtime_mb=9.4), row("b", 3.0, runtime_mb=24.0), row("c", 5.0))
+    assert figures.libraries_differ
+    table = ranked(figures)
     assert list(table["runtime_mb"][:2]) == [9.4, 24.0]
     assert np.isnan(table["runtime_mb"][2])
     assert not ranking(row("a", 1.0, runtime_mb=9.4), row("b", 3.0)).libraries_differ
 
 
 def test_what_is_not_wholly_delegated_has_a_line() -> None:
-    found = ranking(
+    figures = ranking(
         row("a", 1.0, delegated_percent=100.0, delegated_operators_percent=66.5),
         row("b", 3.0, delegated_percent=100.0, delegated_operators_percent=100.0),
         row("c", 5.0),
     )
-    (said,) = partly_delegated(found)
-    assert said.startswith("cpu fp32 nchw a: 100.0 % of its multiply-adds and 66.5 % of its operators are delegated; ")
+    (line,) = partly_delegated(figures)
+    assert line.startswith("cpu fp32 nchw a: 100.0 % of its multiply-adds and 66.5 % of its operators are delegated; ")
 
 
 @pytest.mark.parametrize("timed", [True, False])
-def test_what_is_not_wholly_delegated_is_said_once_in_a_report_also_of_what_was_only_checked(timed: bool) -> None:
-    found = [only_checked("b", delegated_percent=62.5), *([row("a", 3.0)] if timed else [])]
-    [section] = sections(found, rank_rows(found, ObjectiveSpec(), "s"), ObjectiveSpec())
+def test_what_is_not_wholly_delegated_is_said_once_in_a_report_also_if_only_checked(timed: bool) -> None:
+    rows = [only_checked("b", delegated_percent=62.5), *([row("a", 3.0)] if timed else [])]
+    [section] = sections(rows, rank_rows(rows, ObjectiveSpec(), "s"), ObjectiveSpec())
     assert [table.title for table in section.tables] == ["Ranking"] * timed + ["Checked, not timed"]
-    name = build_names(found)["key b"]
-    said = f"{name}: 62.5 % of its multiply-adds are delegated; the rest runs in slow kernels"
-    assert [said in table.notes for table in section.tables] == [True] + [False] * timed
+    name = build_names(rows)["key b"]
+    line = f"{name}: 62.5 % of its multiply-adds are delegated; the rest runs in slow kernels"
+    assert [line in table.notes for table in section.tables] == [True] + [False] * timed
 
 
 def test_without_repeated_rounds_there_is_no_interval() -> None:
@@ -137,9 +137,9 @@ BY_ACCURACY = ObjectiveSpec(maximize="top1_percent", constraints=())
 
 
 def test_what_was_only_checked_is_no_row_of_the_ranking_by_latency() -> None:
-    found = ranking(row("a", 3.0), only_checked("b"))
-    assert list(ranked(found)["job_key"]) == ["key a"]
-    assert list(checked(found)["job_key"]) == ["key b"]
+    figures = ranking(row("a", 3.0), only_checked("b"))
+    assert list(ranked(figures)["job_key"]) == ["key a"]
+    assert list(checked(figures)["job_key"]) == ["key b"]
 
 
 def test_what_was_only_checked_has_figures_a_status_and_what_checked_it() -> None:
@@ -164,8 +164,8 @@ def test_without_checked_variants_there_is_an_empty_table() -> None:
 
 
 def test_an_accuracy_by_a_reference_is_labelled_so_where_it_is_ranked() -> None:
-    (found,) = rank(to_frame([row("a", 3.0), only_checked("b", top1_percent=99.5)]), BY_ACCURACY, "s").devices
-    table = ranked(found)
+    (figures,) = rank(to_frame([row("a", 3.0), only_checked("b", top1_percent=99.5)]), BY_ACCURACY, "s").devices
+    table = ranked(figures)
     best = table.iloc[0]
     assert (best["job_key"], best["place"], best["status"]) == ("key b", "1", "winner")
     assert best["accuracy_text"] == "99.50 % (emulated)"
@@ -185,8 +185,8 @@ def test_data_without_labels_is_shown_by_agreement() -> None:
 
 
 def test_variants_that_differ_in_run_axes_only_go_by_their_whole_names() -> None:
-    same = Variant()
-    table = ranking(row("net, 1 thread", 3.0, same), row("net, 2 threads", 2.0, same), row("c", 9.0))
+    variant = Variant()
+    table = ranking(row("net, 1 thread", 3.0, variant), row("net, 2 threads", 2.0, variant), row("c", 9.0))
     assert shown_names(table.ranking) == ["net, 2 threads", "net, 1 thread", label_of(Variant(capture="c"))]
 
 
@@ -200,9 +200,9 @@ def test_who_was_eliminated_has_a_verdict_of_its_own_no_place_and_the_evidence()
     table = ranked(ranking(row("a", 3.0), replace(row("b", 2.0), settled=left), row("c", 9.0)))
     assert list(table["job_key"]) == ["key a", "key c", "key b"]
     assert list(table["place"]) == ["1", "2", ""]
-    gone = table.iloc[2]
-    assert (gone["status"], gone["verdict"]) == ("may ship", "eliminated")
-    assert gone["why"] == "left after 4 rounds: at least 1.07 times as slow as a"
+    eliminated = table.iloc[2]
+    assert (eliminated["status"], eliminated["verdict"]) == ("may ship", "eliminated")
+    assert eliminated["why"] == "left after 4 rounds: at least 1.07 times as slow as a"
     assert set(table["status"]) <= set(STATUS)
 
 
@@ -226,15 +226,15 @@ def test_a_ratio_beside_two_figures_is_their_quotient_also_where_rounds_differ()
     slow = ((0, 30.1), (1, 29.0), (2, 33.0), (3, 10.0), (4, 10.0), (5, 10.0))
     rows = (replace(row("script", 3.0), block_medians_ms=((0, 5.0), (1, 5.2), (2, 4.8))), row("trace", 12.0))
     rows = (rows[0], replace(rows[1], block_medians_ms=slow))
-    (device,) = (found := rank_rows(rows, ObjectiveSpec(), "s")).devices
+    (device,) = (ranking_of := rank_rows(rows, ObjectiveSpec(), "s")).devices
     table = ranked(device)
-    here = Ranked(Place("s", "d", "net"), rows, build_names(rows), ObjectiveSpec(), found)
-    (said,) = beats(here, device.winner, table.iloc[0], table, str)
-    assert said.strong == "6.02× as fast"
-    ms, winners = (float(text) for text in re.findall(r"([\d.]+) ms", said.rest))
+    ranked_place = Ranked(Place("s", "d", "net"), rows, build_names(rows), ObjectiveSpec(), ranking_of)
+    (sentence,) = beats(ranked_place, device.winner, table.iloc[0], table, str)
+    assert sentence.strong == "6.02× as fast"
+    ms, winners = (float(text) for text in re.findall(r"([\d.]+) ms", sentence.rest))
     assert (ms, winners) == (30.10, 5.0)
-    assert f"{ms / winners:.2f}× as fast" == said.strong
-    assert said.rest.endswith("30.10 ms against 5.000 ms in the middle one of 3 common rounds.")
+    assert f"{ms / winners:.2f}× as fast" == sentence.strong
+    assert sentence.rest.endswith("30.10 ms against 5.000 ms in the middle one of 3 common rounds.")
     assert table["paired_text"][1].startswith("6.02× (")
     assert f"{table['ratio'][1]:.2f}" == "4.00", "the quotient of the two p50s, and called so"
     assert f"{table['latency_p50_ms'][1] / table['latency_p50_ms'][0]:.2f}" == "4.00"

@@ -30,17 +30,17 @@ def test_an_address_opens_the_place_and_the_objective_that_it_names(page: Page, 
 def test_what_is_chosen_is_in_the_address_and_another_browser_sees_the_same(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace, sweep="phones"), "Device", "phone-1")
     shown.text_input[0].set_value("0.10").run()
-    asked = {name: value[0] if isinstance(value, list) else value for name, value in shown.query_params.items()}
-    assert (asked["device"], asked["drop"]) == ("phone-1", "0.1")
-    again = page(workspace, **asked)
-    assert again.header[0].value == shown.header[0].value != BEST_ON_PHONE
-    assert list(table(again, "Rank")["Verdict"]) == list(table(shown, "Rank")["Verdict"])
-    again.button(key="objective-back").click().run()
-    assert again.header[0].value == BEST_ON_PHONE
-    assert "drop" not in again.query_params
+    parameters = {name: value[0] if isinstance(value, list) else value for name, value in shown.query_params.items()}
+    assert (parameters["device"], parameters["drop"]) == ("phone-1", "0.1")
+    reopened = page(workspace, **parameters)
+    assert reopened.header[0].value == shown.header[0].value != BEST_ON_PHONE
+    assert list(table(reopened, "Rank")["Verdict"]) == list(table(shown, "Rank")["Verdict"])
+    reopened.button(key="objective-back").click().run()
+    assert reopened.header[0].value == BEST_ON_PHONE
+    assert "drop" not in reopened.query_params
 
 
-def test_memory_and_bounds_from_below_are_fields_too_and_those_of_the_sweep_file_have_their_own(
+def test_memory_and_lower_bounds_are_fields_too_and_a_files_bounds_have_their_own(
     page: Page, workspace: Path, tmp_path: Path
 ) -> None:
     root = tmp_path / "own"
@@ -79,7 +79,7 @@ def test_a_bound_has_all_its_digits_and_what_is_no_number_changes_nothing(page: 
 
 
 def bounded(plan: Plan, bounds: Sequence[dict[str, object]]) -> Plan:
-    objective = ObjectiveSpec(constraints=tuple(ConstraintSpec.model_validate(one) for one in bounds))
+    objective = ObjectiveSpec(constraints=tuple(ConstraintSpec.model_validate(bound) for bound in bounds))
     return replace(plan, sweep=plan.sweep.model_copy(update={"objective": objective}))
 
 

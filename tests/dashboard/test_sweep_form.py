@@ -72,7 +72,7 @@ def test_a_field_that_is_changed_is_the_only_change(text: str, name: str) -> Non
     after = read(write(text, name, OTHER[name]))
     assert after is not None
     assert getattr(after.form, name) == OTHER[name]
-    assert [one for one in FIELDS if getattr(before.form, one) != getattr(after.form, one)] == [name]
+    assert [field for field in FIELDS if getattr(before.form, field) != getattr(after.form, field)] == [name]
     assert set(after.beside) - set(before.beside) <= {"objective"}
 
 
@@ -95,7 +95,7 @@ def test_a_change_keeps_comments_and_what_the_form_cannot_show() -> None:
     text = HAND
     for name in FIELDS:
         text = write(text, name, OTHER[name])
-    for kept in (
+    for comment in (
         "# What we ship in May.",
         "name: june   # for the store",
         "source: resnet50  # torchvision's",
@@ -105,7 +105,7 @@ def test_a_change_keeps_comments_and_what_the_form_cannot_show() -> None:
         "devices: [local, 'ssh:me@board, of mine']  # on the shelf",
         "recovery: {retries: 1}",
     ):
-        assert kept in text, text
+        assert comment in text, text
 
 
 @pytest.mark.parametrize("file", sorted(SPECS.glob("*.yaml")), ids=lambda file: file.stem)
@@ -193,15 +193,15 @@ def test_odd_yaml_has_the_new_value_and_every_old_one(text: str) -> None:
     assert before is not None
     for value in ("y", "a: b # c", "'\"", "- x", "{a}", "", "no", "1e3"):
         assert values(changed(text, ("name",), value)) == {**before, "name": value}
-    found = values(changed(text, ("models", 0, "source"), "b, c"))
-    assert found is not None
-    assert found["models"][0]["source"] == "b, c"
-    assert values(changed(text, ("name",), GONE)) == {key: one for key, one in before.items() if key != "name"}
+    document = values(changed(text, ("models", 0, "source"), "b, c"))
+    assert document is not None
+    assert document["models"][0]["source"] == "b, c"
+    assert values(changed(text, ("name",), GONE)) == {key: entry for key, entry in before.items() if key != "name"}
 
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_is_in_the_address_as_it_is(name: str) -> None:
-    value = tuple(one for one in OTHER[name] if "," not in one) if name == "devices" else OTHER[name]
+    value = tuple(item for item in OTHER[name] if "," not in item) if name == "devices" else OTHER[name]
     assert of_address(name, to_address(name, value)) == value
 
 

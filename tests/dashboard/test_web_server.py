@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from dashboard import web_server
-from dashboard.arguments import Options, given
+from dashboard.arguments import Options, server_options
 from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError
 from tests.free_port import free_port
@@ -34,11 +34,11 @@ def test_the_lab_that_the_operator_names_is_known_to_the_server(
     assert lab.lab_options == ("--lab", "10.0.0.1:6379", "--token-file", str(tmp_path / "token"))
     assert Options(tmp_path).lab_options == ()
     monkeypatch.setattr(sys, "argv", ["app.py", *lab.arguments()])
-    assert given() == lab
+    assert server_options() == lab
     monkeypatch.setenv("EDGESWEEP_LAB", "10.0.0.2:6379")
-    assert given() == lab
+    assert server_options() == lab
     monkeypatch.setattr(sys, "argv", ["app.py"])
-    assert given().lab == "10.0.0.2:6379"
+    assert server_options().lab == "10.0.0.2:6379"
 
 
 def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,29 +76,29 @@ def test_it_says_where_once_it_answers_and_listens_and_speaks_on_this_machine_on
     ) as process:
         try:
             assert process.stdout is not None
-            told = ""
+            output = ""
             while line := process.stdout.readline():
-                told += line
+                output += line
                 if "it works once" in line:
                     break
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
             connection.request("GET", "/_stcore/health")
-            assert connection.getresponse().status == http.client.OK, told
+            assert connection.getresponse().status == http.client.OK, output
             connection.close()
             pids = {process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))}
-            found = {
+            addresses = {
                 connection.laddr.ip
                 for connection in psutil.net_connections("inet")
                 if connection.status == psutil.CONN_LISTEN and connection.pid in pids
             }
-            assert found == {"127.0.0.1"}
+            assert addresses == {"127.0.0.1"}
         finally:
             for child in psutil.Process(process.pid).children(recursive=True):
                 child.kill()
-        told += process.stdout.read()
+        output += process.stdout.read()
     assert sent_outside(tmp_path / "calls") == []
-    assert told.count(f"http://127.0.0.1:{port}") == 2, told
-    assert "URL" not in told
+    assert output.count(f"http://127.0.0.1:{port}") == 2, output
+    assert "URL" not in output
 
 
 def test_it_has_ended_after_the_block(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_secrets_as_containers_mount_them_are_taken(tmp_path: Path, monkeypatch:
 
 
 def test_a_port_that_is_taken_is_named_with_the_way_to_another(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         ended = CliRunner().invoke(main, ["dashboard", "--workspace", str(tmp_path), "--port", str(port)])
     assert ended.exit_code == 1
     assert f"cannot listen on 127.0.0.1:{port}" in ended.stderr

@@ -1,4 +1,4 @@
-"""What builds are called: all that tells two apart, and nothing that Markdown could read otherwise."""
+"""A build's name has all that tells two apart, and nothing that Markdown could read otherwise."""
 
 from dataclasses import replace
 
@@ -53,8 +53,8 @@ def test_no_two_builds_have_one_name_even_if_all_axes_are_equal() -> None:
 
 
 def test_one_build_on_several_devices_has_one_name() -> None:
-    there = [ROW, replace(ROW, job_key="other", device_id="phone-2"), replace(ROW, job_key="slow", threads=1)]
-    assert set(setup_names(there).values()) == {"int8 · NHWC · QNNPACK · 4 threads", "int8 · NHWC · QNNPACK · 1 thread"}
+    rows = [ROW, replace(ROW, job_key="other", device_id="phone-2"), replace(ROW, job_key="slow", threads=1)]
+    assert set(setup_names(rows).values()) == {"int8 · NHWC · QNNPACK · 4 threads", "int8 · NHWC · QNNPACK · 1 thread"}
 
 
 def test_devices_of_one_text_have_their_ids_beside_it() -> None:

@@ -21,7 +21,7 @@ from sweeps.journal.journal import Journal
 from sweeps.manifest import Manifest
 from sweeps.records import Failed, Skipped
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData
+from sweeps.spec.model_inputs import Argument, DataSpec, ModelSpec, SyntheticData
 from sweeps.workspace import Workspace
 from workers.driver.driver_events import AttemptFailed, Building
 from workers.executors.inline import InlineExecutor
@@ -40,6 +40,8 @@ FEWER = tuple(
     for grid in grids()
 )
 """int8 is captured by its other ways, and for x86, in tests of its own: each build takes a process to verify."""
+# Four of MobileNetV2's 17 blocks: with and without expansion, of either stride, with and without a residual.
+BLOCKS = [[1, 16, 1, 1], [6, 24, 2, 2], [6, 32, 1, 2]]
 OWN = """
 import torch
 
@@ -83,7 +85,7 @@ def broken() -> torch.nn.Module:
 """
 
 
-def _subject(source: str, name: str | None = None, **arguments: float) -> Subject:
+def _subject(source: str, name: str | None = None, **arguments: Argument) -> Subject:
     named = {} if name is None else {"name": name}
     model = ModelSpec(source=source, weights="random", input_shape=SHAPE, arguments=arguments, **named)
     return Subject(model=model, data=DATA)
@@ -145,7 +147,7 @@ def _outcomes(table: SupportTable, model: str) -> dict[tuple[str, ...], Manifest
 def test_two_models_in_every_way_leave_no_cell_without_a_figure_or_a_reason(desk: _Desk) -> None:
     # One of a library, and one of a module with a class of its own.
     subjects = [
-        _subject("mobilenet_v2", width_mult=0.25, num_classes=10),
+        _subject("mobilenet_v2", width_mult=0.25, num_classes=10, inverted_residual_setting=BLOCKS),
         _subject("workers.small_vit:small_vit", image_size=32, depth=1),
     ]
     survey = desk.survey(subjects, FEWER)

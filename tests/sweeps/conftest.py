@@ -6,7 +6,7 @@ import pytest
 
 from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.manifest import Manifest, TensorSpec, Verification
-from sweeps.planning.keys import Identities, ModelIdentity
+from sweeps.planning.keys import ModelIdentity
 from sweeps.planning.plan import Plan
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Skipped
 from sweeps.results import ResultRow
@@ -16,6 +16,7 @@ from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import RunAxes, Variant
+from tests.builders import computer_facts, identities_of
 
 EVALUATION_ID = "e" * 64
 
@@ -24,19 +25,7 @@ class Records:
     """Records that belong together: `job(n)` has the build key of `manifest(n)`, runs on `facts`, and so on."""
 
     evaluation_id = EVALUATION_ID
-    facts = DeviceFacts(
-        device_id="local-1",
-        name="local",
-        maker="Maker",
-        model="Board's 3",
-        soc="SoC <b>",
-        os_build="linux 6",
-        abi="x86_64",
-        cores=2,
-        ram_bytes=None,
-        runtime_versions=(("torchscript", "2.12.1"),),
-        qengines=("x86", "qnnpack"),
-    )
+    facts = computer_facts(device_id="local-1", model="Board's 3", soc="SoC <b>", os_build="linux 6")
 
     def job(self, number: int, **changes: object) -> Job:
         variant = Variant(precision="int8", qengine="x86", fuse=True) if number % 2 else Variant()
@@ -89,13 +78,8 @@ class Records:
             grids=(GridSpec(),),
             protocol=ProtocolSpec(preset="quick", rounds=rounds),
         )
-        identities = Identities(
-            models={"net": ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")},
-            calibration_id="c" * 64,
-            evaluation_id=evaluation_id,
-            versions={"torch": "2.12.1"},
-            runners={"torchscript": "python-torchscript 1"},
-        )
+        net = ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")
+        identities = identities_of({"net": net}, evaluation_id=evaluation_id)
         return Plan(
             sweep=spec,
             devices=(self.facts,) if facts is None else facts,

@@ -1,5 +1,7 @@
 """Locks are taken once, waited for and seen; those of the host lie in a folder where nothing is trusted."""
 
+import errno
+import fcntl
 import os
 import stat
 from collections.abc import Callable
@@ -136,3 +138,19 @@ def test_a_folder_that_leads_elsewhere_is_refused_and_keeps_its_mode(folder: Pat
         HostLock("phone X")
     assert stat.S_IMODE(other.stat().st_mode) == 0o700
     assert not list(other.iterdir())
+
+
+def test_a_file_system_without_locks_is_named_and_nothing_stays_open(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_file: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(DeviceError) as caught:
+        HostLock("phone X")
+    assert caught.value.kind == "os_error"
+    assert caught.value.message == f"{file} cannot be locked ([Errno 37] No locks available)"
+    assert str(file.parent) in caught.value.next_step
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before

@@ -1,8 +1,10 @@
 """Tries are made until a deadline, ever more rarely."""
 
+import math
+
 import pytest
 
-from sweeps.retry import Backoff, tries
+from sweeps.retry import Backoff, tries, tries_with
 from tests.waited_clock import Clock
 
 
@@ -32,6 +34,18 @@ def test_the_last_try_is_at_the_deadline(limit_s: float, longest_s: float, pause
     assert clock.waits == pauses
     assert attempts == [False] * len(pauses) + [True]
     assert clock.now_s == 1000 + limit_s
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "pauses"), [(math.inf, [3, 0.5, 3]), (6.5, [3, 0.5, 3]), (5.0, [3, 0.5, 1.5]), (0.0, [])]
+)
+def test_pauses_of_a_list_are_cut_at_the_deadline_and_the_last_try_follows_them(
+    limit_s: float, pauses: list[float]
+) -> None:
+    clock = Clock()
+    made = list(tries_with([3.0, 0.5, 3.0], limit_s, now_s=clock, sleep=clock.sleep))
+    assert clock.waits == pauses
+    assert made == [False] * len(pauses) + [True]
 
 
 def test_a_try_that_takes_longer_than_the_limit_is_followed_by_the_last_one() -> None:

@@ -12,7 +12,8 @@ def kill_server(port: int) -> None:
 
 
 def forget_phones(port: int) -> None:
-    """Of the network, those that are gone among them. A server that does not run is not started for it."""
+    """Forget the phones of the network, those that are gone among them. A server that does not run is not started for
+    it."""
     with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=5):
         _tell(port, "disconnect")
 

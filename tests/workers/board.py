@@ -35,7 +35,7 @@ def own_board_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def board(running_board: Board, own_board_lock: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Board]:
     """This process is a user of it, with a home of its own."""
-    # What was compiled in the home before is not compiled again.
+    # The caches of the home before keep what was compiled there.
     monkeypatch.setenv("EDGESWEEP_CACHE", str(cache_folder()))
     monkeypatch.setenv("HOME", str(running_board.client))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
@@ -46,10 +46,10 @@ def board(running_board: Board, own_board_lock: Path, monkeypatch: pytest.Monkey
 
 def _as_new(board: Board) -> None:
     board.stop()
-    for one in board.programs(str(board.root)):
-        if one.pid != os.getpid():
+    for program in board.programs(str(board.root)):
+        if program.pid != os.getpid():
             with suppress(psutil.Error):
-                one.kill()
+                program.kill()
     for folder in (board.home, board.bin):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()

@@ -64,8 +64,8 @@ class DriverProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one in self.tree():
-            one.kill()
+        for process in self.tree():
+            process.kill()
         self.process.wait()
 
     def tree(self) -> list[psutil.Process]:
@@ -85,7 +85,7 @@ class DriverProcess:
         self.process.wait()
         began = time.monotonic()
         _, left = psutil.wait_procs(started, timeout=GONE_S)
-        assert left == [], [words_of(one) for one in left]
+        assert left == [], [words_of(process) for process in left]
         seen.told()
         return time.monotonic() - began
 
@@ -99,7 +99,7 @@ class DriverProcess:
         self.process.send_signal(signal.SIGCONT)
 
     def ended(self) -> str:
-        """Its output, once it has ended as it should."""
+        """Wait for the driver's end, which must be in order, and return its output."""
         assert self.process.wait(timeout=600) == 0, self.output.read_text()
         return self.output.read_text()
 

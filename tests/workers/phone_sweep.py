@@ -174,7 +174,7 @@ class Phone(Protocol):
 
 
 def fault(phone: Phone, script: str, *, once: bool = False) -> None:
-    """What the runner does first, in a shell, whenever it times or evaluates: `$program "$@"` is the real one."""
+    """Have the runner do this first, in a shell, whenever it times or evaluates: `$program "$@"` is the real one."""
     (phone.data / _FAULT).write_text("rm /data/local/fault\n" * once + f"{script}\n")
 
 
@@ -186,17 +186,17 @@ def sizes(folder: Path, pattern: str) -> dict[Path, int]:
 
 
 def files(phone: FaultyPhone, beginning: str) -> list[str]:
-    """Of ours, on the phone."""
+    """List our files on the phone, by the beginning of their names."""
     return sorted(path.name for path in sizes(phone.data / "local/tmp/edgesweep", f"**/{beginning}*"))
 
 
 def programs_on(phone: FaultyPhone) -> list[tuple[psutil.Process, list[str]]]:
-    """What runs on the phone, with its argv. Whoever ends while it is asked is not among them."""
-    found = []
-    for one in phone.processes():
+    """List the programs that run on the phone, with their argv. Whoever ends while it is asked is not among them."""
+    programs = []
+    for process in phone.processes():
         with suppress(psutil.Error):
-            found.append((one, one.cmdline()))
-    return found
+            programs.append((process, process.cmdline()))
+    return programs
 
 
 def running_on(phone: FaultyPhone, word: str) -> list[str]:
@@ -205,7 +205,7 @@ def running_on(phone: FaultyPhone, word: str) -> list[str]:
 
 
 def tidied_up(phone: FaultyPhone) -> bool:
-    """Whether no shell that ran a program for us still removes what it left."""
+    """Tell whether no shell that ran a program for us still removes what it left."""
     return not any(leads_attempt("\0".join(argv)) for _, argv in programs_on(phone))
 
 
@@ -246,21 +246,23 @@ def once(true: Callable[[], bool], call: Callable[[], object]) -> threading.Thre
 
 def in_a_push(phone: FaultyPhone, call: Callable[[], object]) -> threading.Thread:
     """Call it once half a megabyte of a file has arrived."""
-    return in_a_transfer(phone.data / "local/tmp/edgesweep/part", call)
+    return in_a_transfer(phone.data / "local/tmp/edgesweep", "part", call)
 
 
-def in_a_transfer(part: Path, call: Callable[[], object]) -> threading.Thread:
+def in_a_transfer(folder: Path, pattern: str, call: Callable[[], object]) -> threading.Thread:
+    """Call it once a large file arrives in the folder under a name of this pattern."""
+
     def arrives() -> bool:
         # Smaller files arrive under this name too, and get one of their own.
         with suppress(FileNotFoundError):
-            return part.stat().st_size > 500_000
+            return any(part.stat().st_size > 500_000 for part in folder.glob(pattern))
         return False
 
     return once(arrives, call)
 
 
 def timed(phone: Phone) -> int:
-    """How often the runner was started to time a block."""
+    """Count the runner's starts to time a block."""
     return sum("--eval-inputs" not in line for line in _starts(phone))
 
 
@@ -292,12 +294,12 @@ def amid(phones: Sequence[FaultyPhone], call: Callable[[], object]) -> threading
 
 def resume(sweep: PhoneSweep, journal: Journal) -> None:
     """Run it again, to its end: what is there stays as it is, and only what is missing is measured."""
-    kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
+    kept_blocks = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
     before = sum(map(timed, sweep.phones))
     sweep.run(journal)
     assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
     new = 0
-    for key, blocks in kept.items():
+    for key, blocks in kept_blocks.items():
         assert journal.attempts.blocks(key)[: len(blocks)] == blocks
         new += len(journal.attempts.blocks(key)) - len(blocks)
     assert sum(map(timed, sweep.phones)) - before == new
@@ -308,7 +310,8 @@ def resume(sweep: PhoneSweep, journal: Journal) -> None:
 
 
 def assert_invariants(sweep: PhoneSweep, journal: Journal, faults: int = 1) -> None:
-    """As tests/faults/invariants.py says. Each of so many `faults` may have cost each phone the block in flight."""
+    """Check the invariants of tests/faults/invariants.py. Each of so many `faults` may have cost each phone the block
+    in flight."""
     blocks = (block for job in sweep.plan.jobs for block in journal.attempts.blocks(job.key))
     assert {(block.runner, block.runtime_version) for block in blocks} <= {(native_runner.runner(), "2.12.1")}
     folders: dict[Path, set[str]] = {

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from sweeps.journal.journal import Journal
-from sweeps.planning.keys import Identities, ModelIdentity
+from sweeps.planning.keys import ModelIdentity
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import Protocol
 from sweeps.quarantine import QuarantineBook
@@ -26,9 +26,10 @@ from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
+from tests.builders import identities_of
 from tests.sweeps.conftest import EVALUATION_ID, Records
 from workers.devices.interface import Sensors
-from workers.driver.builds import Field
+from workers.driver.builds import PendingBuilds
 from workers.driver.context import RunContext
 from workers.driver.device_run import DeviceRun
 from workers.driver.driver_events import Event
@@ -36,7 +37,7 @@ from workers.driver.health import Health
 from workers.driver.ladder import AWAY_WAIT
 from workers.driver.plan_outcomes import Outcomes
 from workers.driver.schedule import Schedule
-from workers.driver.scheduler import side_by_side
+from workers.driver.scheduler import run_tasks
 from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.timed_block import BlockRequest, ReadyRequest
@@ -120,17 +121,11 @@ class ShiftingSweep:
             for number in range(len(latencies_ms))
         )
         self.true_ms = {job.key: ms for job, ms in zip(self.jobs, latencies_ms, strict=True)}
-        identities = Identities(
-            models={"net": ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")},
-            calibration_id="c" * 64,
-            evaluation_id=EVALUATION_ID,
-            versions={"torch": "2.12.1"},
-            runners={"torchscript": "python-torchscript 1"},
-        )
+        net = ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")
         self.plan = Plan(
             sweep=spec,
             devices=(_RECORDS.facts,),
-            identities=identities,
+            identities=identities_of({"net": net}, evaluation_id=EVALUATION_ID),
             jobs=self.jobs,
             skipped=(),
             sentinels=(self.sentinel,),
@@ -176,9 +171,9 @@ class ShiftingSweep:
             schedule=Schedule(),
         )
         pending = outcomes.pending(self.jobs)
-        field_ = Field({}, frozenset())
+        field_ = PendingBuilds({}, frozenset())
         run = DeviceRun(device, facts, pending, context, field_, lambda job: outcomes.of(job) is None)
-        return list(side_by_side([run.run()]))
+        return list(run_tasks([run.run()]))
 
     def ranked(self, journal: Journal) -> DeviceRanking:
         [entry] = rank_rows(journal.results.rows(_SWEEP), self.plan.sweep.objective, _SWEEP).devices

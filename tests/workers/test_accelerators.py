@@ -74,23 +74,23 @@ def test_a_phone_without_nnapi_says_so_and_the_reference_answers_in_its_place(
 ) -> None:
     model = ModelSpec(source="squeezenet1_1", weights="random", input_shape=(1, 3, 64, 64))
     sweep = Sweep(tmp_path, BOTH, devices=names(phones[:1]), models=(model,))
-    asked = ask(sweep)
-    assert [(one.precision, one.note) for one in asked.answers] == [
+    survey = ask(sweep)
+    assert [(answer.precision, answer.note) for answer in survey.answers] == [
         ("fp32", "no NNAPI here"),
         ("int8", "no NNAPI here"),
     ]
-    for one in asked.answers:
-        assert one.reference == references.names()["nnapi"]
-        assert "CONV_2D" in one.operations
-        assert [sum(accelerator.accepts) for accelerator in one.accelerators][1] == len(one.operations)
+    for answer in survey.answers:
+        assert answer.reference == references.names()["nnapi"]
+        assert "CONV_2D" in answer.operations
+        assert [sum(accelerator.accepts) for accelerator in answer.accelerators][1] == len(answer.operations)
     # The reference's accelerator takes convolutions in int8 alone.
-    float_npu, int8_npu = (one.accelerators[0] for one in asked.answers)
+    float_npu, int8_npu = (answer.accelerators[0] for answer in survey.answers)
     assert not any(float_npu.accepts)
     assert any(int8_npu.accepts)
-    assert [event for event in asked.events if isinstance(event, Building)]
-    again = ask(sweep)
-    assert again.answers == asked.answers
-    assert again.events == []
+    assert [event for event in survey.events if isinstance(event, Building)]
+    second = ask(sweep)
+    assert second.answers == survey.answers
+    assert second.events == []
     assert Inquiry(sweep.plan, sweep.workspace.root).pending() == 0
 
 
@@ -103,7 +103,7 @@ def test_a_phone_with_nnapi_answers_itself(
     (answer,) = ask(sweep).answers
     assert (answer.note, answer.reference) == ("", "")
     assert len(answer.accelerators) == 2
-    assert all(len(one.accepts) == len(answer.operations) for one in answer.accelerators)
+    assert all(len(accelerator.accepts) == len(answer.operations) for accelerator in answer.accelerators)
     (job,) = sweep.plan.jobs
     assert list((phones[0].data / "local/tmp/edgesweep/run").glob(f"{job.build_key[:16]}-*"))
 
@@ -111,13 +111,13 @@ def test_a_phone_with_nnapi_answers_itself(
 def test_one_that_is_unplugged_says_so_and_the_next_phone_answers(phones: list[FaultyPhone], tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, FP32, devices=names(phones))
     try:
-        gone, there = ask(sweep, phones[0].unplug).answers
+        unplugged, present = ask(sweep, phones[0].unplug).answers
     finally:
         phones[0].plug()
-    assert phones[0].serial in gone.note
-    assert (gone.accelerators, gone.reference) == ((), "")
-    assert there.operations
-    assert there.phone == f"adb:{phones[1].serial}"
+    assert phones[0].serial in unplugged.note
+    assert (unplugged.accelerators, unplugged.reference) == ((), "")
+    assert present.operations
+    assert present.phone == f"adb:{phones[1].serial}"
 
 
 def test_a_runner_that_dies_or_lies_costs_an_answer_and_no_more(
@@ -145,9 +145,11 @@ def test_a_model_that_nnapi_cannot_have_says_why(phones: list[FaultyPhone], tmp_
     )
     model = ModelSpec(source="sorts:make", weights="random", input_shape=(1, 3, 16, 16), name="sorts")
     sweep = Sweep(tmp_path, FP32, devices=names(phones[:1]), models=(model,))
-    asked = ask(sweep)
-    assert [event.failed.kind for event in asked.events if isinstance(event, AttemptFailed)] == ["unsupported_operator"]
-    (answer,) = asked.answers
+    survey = ask(sweep)
+    assert [event.failed.kind for event in survey.events if isinstance(event, AttemptFailed)] == [
+        "unsupported_operator"
+    ]
+    (answer,) = survey.answers
     assert answer.note.startswith("its build failed (unsupported_operator): ")
     assert answer.operations == ()
 
@@ -165,8 +167,8 @@ def test_only_runtimes_of_the_grid_are_asked_about_and_each_backend_once(
 ) -> None:
     other = replace(built_in.TORCHSCRIPT, name="other")
     npu = replace(built_in.EAGER, name="npus", backends=(BackendEntry(name="npu", lists_accelerators=True),))
-    for one in (other, npu):
-        monkeypatch.setitem(catalog.runtimes(), one.name, one)
+    for runtime in (other, npu):
+        monkeypatch.setitem(catalog.runtimes(), runtime.name, runtime)
     spec = Sweep(tmp_path, GridSpec()).spec
 
     def only(*grids: dict[str, tuple[str, ...]]) -> tuple[GridSpec, ...]:
@@ -190,8 +192,8 @@ def test_the_command_prints_a_hostile_driver_s_name_to_the_letter_and_harmless(
     device = {"event": "nnapi_device", "name": EVIL, "type": "gpu", "version": EVIL, "feature_level": 29}
     plain = [start, device, {"event": "end"}]
     model = {"event": "nnapi_model", "operations": ["CONV_2D", "SOFTMAX"]}
-    asked = [start, model, device | {"accepts": [True, False]}, {"event": "end"}]
-    for name, events in (("plain", plain), ("asked", asked)):
+    listing = [start, model, device | {"accepts": [True, False]}, {"event": "end"}]
+    for name, events in (("plain", plain), ("asked", listing)):
         (tmp_path / name).write_text("".join(f"{json.dumps(event)}\n" for event in events))
     runner(f'case "$*" in *--model*) exec cat "{tmp_path}/asked" ;; esac; exec cat "{tmp_path}/plain"')
     sweep = tmp_path / "sweep.yaml"
@@ -210,9 +212,9 @@ def test_the_command_prints_a_hostile_driver_s_name_to_the_letter_and_harmless(
         return ended.stdout
 
     (answer,) = json.loads(edgesweep("--json"))["answers"]
-    (told,) = answer["supported_by"]
-    assert told["name"] == EVIL
-    assert (told["accepted"], told["not_accepted"]) == ({"CONV_2D": 1}, {"SOFTMAX": 1})
+    (accelerator,) = answer["supported_by"]
+    assert accelerator["name"] == EVIL
+    assert (accelerator["accepted"], accelerator["not_accepted"]) == ({"CONV_2D": 1}, {"SOFTMAX": 1})
     text = edgesweep()
     assert "1 of 2 (not: SOFTMAX)" in " ".join(text.split())
     assert "supported by" in text

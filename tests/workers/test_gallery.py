@@ -25,8 +25,8 @@ def test_whatever_differs_is_another_artifact_and_the_same_is_the_same() -> None
         "versions": {"torch": "1.0"},
     }
     assert changes.keys() == {field.name for field in fields(BuildInputs)}
-    made = [gallery.key(KEY, Variant(), replace(inputs, **{name: value})) for name, value in changes.items()]
-    made += [gallery.key("b" * 64, Variant(), inputs), gallery.key(KEY, Variant(layout="nhwc"), inputs)]
-    made += [gallery.key(KEY, Variant(), inputs)]
-    assert len(set(made)) == len(changes) + 3
-    assert gallery.key(KEY, Variant(), tiny_inputs()) == made[-1]
+    keys = [gallery.key(KEY, Variant(), replace(inputs, **{name: value})) for name, value in changes.items()]
+    keys += [gallery.key("b" * 64, Variant(), inputs), gallery.key(KEY, Variant(layout="nhwc"), inputs)]
+    keys += [gallery.key(KEY, Variant(), inputs)]
+    assert len(set(keys)) == len(changes) + 3
+    assert gallery.key(KEY, Variant(), tiny_inputs()) == keys[-1]

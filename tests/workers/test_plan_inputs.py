@@ -1,4 +1,4 @@
-"""What a sweep is planned for: phones that say nonsense, and files that cannot be brought to them."""
+"""A sweep is planned also for phones that say nonsense, and with files that cannot be brought to them."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,30 +39,30 @@ def two_phones(monkeypatch: pytest.MonkeyPatch) -> None:
     """`adb:good`, and `adb:odd`, whose facts nobody can make sense of."""
 
     def attached(name: str, folder: Path, *_: object) -> Attached:
-        found = attach("fake:steady", folder)
+        device = attach("fake:steady", folder)
         if name == "adb:odd":
             raise ValueError("invalid literal for int(): 'many'\nTraceback")
-        return replace(found, facts=replace(found.facts, name=name))
+        return replace(device, facts=replace(device.facts, name=name))
 
     monkeypatch.setattr(planner, "attach", attached)
     monkeypatch.setattr(adb_discovery, "attached", lambda: (["adb:odd", "adb:good"], []))
 
 
 @pytest.mark.usefixtures("two_phones")
-def test_a_phone_that_says_nonsense_is_left_out_by_name_and_the_others_are_planned_for(tmp_path: Path) -> None:
+def test_a_phone_that_says_nonsense_is_left_out_by_name_and_the_others_are_planned(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, ONE)
-    told: list[str] = []
+    messages: list[str] = []
     spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})
-    plan = planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), tell=told.append)
+    plan = planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), tell=messages.append)
     assert [facts.name for facts in plan.devices] == ["adb:good"]
-    (line,) = told
+    (line,) = messages
     assert line.startswith("adb:odd ")
     assert "ValueError: invalid literal for int(): 'many'" in line
     assert "Traceback" not in line
 
 
 @pytest.mark.usefixtures("two_phones")
-def test_a_phone_that_was_asked_for_by_name_and_says_nonsense_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_phone_asked_for_by_name_that_says_nonsense_is_an_error_that_names_it(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, ONE)
     spec = sweep.spec.model_copy(update={"devices": ("adb:odd",)})
     with pytest.raises(DeviceError, match="adb:odd") as caught:
@@ -86,7 +86,7 @@ def test_a_runner_that_cannot_be_read_is_an_error_that_names_the_phone_and_the_f
 
 @dataclass(frozen=True)
 class Tool:
-    """What is known of a program without asking it."""
+    """A program as it is known without asking it."""
 
     name: str
 
@@ -146,19 +146,19 @@ def bare_phone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("bare_phone")
 def test_a_phone_has_the_same_fingerprint_whatever_runtimes_other_packages_bring(tmp_path: Path) -> None:
-    told: list[str] = []
-    without = attach("fake:steady", tmp_path, ["torchscript"], told.append)
+    messages: list[str] = []
+    without = attach("fake:steady", tmp_path, ["torchscript"], messages.append)
     assert without.programs.keys() == {("torchscript", "pt")}
     assert without.facts.runners == (("torchscript", "mobile-runner 1"),)
-    assert told == []
-    used = attach("fake:steady", tmp_path, ["torchscript", *OTHERS], told.append)
+    assert messages == []
+    used = attach("fake:steady", tmp_path, ["torchscript", *OTHERS], messages.append)
     assert used.programs.keys() == {("torchscript", "pt"), ("abacus", "table")}
     assert used.facts.fingerprint == without.facts.fingerprint
     assert used.facts == replace(without.facts, runners=used.facts.runners)
-    # Its version is in the keys of its own jobs, with its runner's.
+    # The runtime's version is in the keys of its own jobs, with its runner's.
     assert dict(used.facts.runners)["abacus"] == "abacus-runner 1 and abacus 7"
-    gone, rude = sorted(told)
-    assert gone.startswith("fake:steady: the runtime gone is left out: the runtime gone cannot be loaded: ")
+    missing, rude = sorted(messages)
+    assert missing.startswith("fake:steady: the runtime gone is left out: the runtime gone cannot be loaded: ")
     assert rude.startswith("fake:steady: the runtime rude is left out: RuntimeError: ")
 
 
@@ -170,12 +170,12 @@ def test_a_host_brings_its_phones_all_that_it_has_and_a_driver_plans_by_that_alo
     agent = agent_of(HostConfig(name="lab-1", state=tmp_path, units=("fake:steady",)), 1, Mock())
     hello = agent.hello()
     agent.leave(0.0)
-    (told,) = [hello.named(device.facts) for device in hello.devices]
-    assert told.fingerprint == attach("fake:steady", tmp_path).facts.fingerprint, "in no key but its own jobs'"
-    assert dict(told.runners)["abacus"] == "abacus-runner 1 and abacus 7"
-    bare = replace(told, runners=(), runtime_versions=())
-    # What this computer has makes no difference.
-    for facts, lacking in ((told, ("rude", "gone")), (bare, ("torchscript", "abacus", "rude", "gone"))):
+    (device,) = [hello.named(device.facts) for device in hello.devices]
+    assert device.fingerprint == attach("fake:steady", tmp_path).facts.fingerprint, "in no key but its own jobs'"
+    assert dict(device.runners)["abacus"] == "abacus-runner 1 and abacus 7"
+    bare = replace(device, runners=(), runtime_versions=())
+    # The runtimes of this computer make no difference.
+    for facts, lacking in ((device, ("rude", "gone")), (bare, ("torchscript", "abacus", "rude", "gone"))):
         lacks = {name: planner.no_program(facts, name) for name in ("torchscript", *OTHERS)}
         assert {name for name, lack in lacks.items() if lack is not None} == set(lacking)
         lack = str(lacks["gone"])
@@ -184,7 +184,7 @@ def test_a_host_brings_its_phones_all_that_it_has_and_a_driver_plans_by_that_alo
 
 
 @pytest.mark.usefixtures("bare_phone")
-def test_what_a_broken_runtime_of_another_package_would_run_is_skipped_with_its_reason(tmp_path: Path) -> None:
+def test_what_another_packages_broken_runtime_would_run_is_skipped_with_its_reason(tmp_path: Path) -> None:
     facts = attach("fake:steady", tmp_path, OTHERS).facts
     assert planner.no_program(facts, "torchscript") is None
     assert planner.no_program(facts, "abacus") is None
@@ -193,7 +193,7 @@ def test_what_a_broken_runtime_of_another_package_would_run_is_skipped_with_its_
 
 
 @pytest.mark.usefixtures("bare_phone")
-def test_a_runtime_that_could_not_be_pushed_is_skipped_on_the_phone_that_is_there_and_waits_for_the_one_that_is_away(
+def test_a_runtime_that_cannot_be_pushed_is_skipped_and_waits_for_an_absent_phone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(name: str, folder: Path) -> Bare:
@@ -234,50 +234,50 @@ def test_a_phone_that_is_away_while_another_packages_program_is_brought_is_away(
         attach("fake:steady", tmp_path, ["abacus"])
 
 
-def of_lab(*found: DeviceFacts) -> planner.Select:
-    return lambda _: iter(found)
+def of_lab(*devices: DeviceFacts) -> planner.Select:
+    return lambda _: iter(devices)
 
 
 def test_in_a_lab_phones_are_those_of_its_hosts_and_local_is_this_machine(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, ONE)
-    there = replace(attach("fake:steady", tmp_path).facts, name="host:lab-2/adb:R5", device_id="R5")
-    asked: list[str] = []
+    away = replace(attach("fake:steady", tmp_path).facts, name="host:lab-2/adb:R5", device_id="R5")
+    names: list[str] = []
 
     def lab(name: str) -> list[DeviceFacts | DeviceError]:
-        asked.append(name)
-        return [there]
+        names.append(name)
+        return [away]
 
     spec = sweep.spec.model_copy(update={"devices": ("adb:*", "tag:office", "local")})
     plan = planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), lab=lab)
     assert [facts.name for facts in plan.devices] == ["host:lab-2/adb:R5", "local"]
-    assert asked == ["adb:*", "tag:office"]
+    assert names == ["adb:*", "tag:office"]
 
 
 def test_a_device_of_a_lab_that_is_away_keeps_its_place_in_the_plan(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, ONE)
-    there = replace(attach("fake:steady", tmp_path).facts, name="host:lab-2/adb:R5", device_id="R5")
-    told: list[str] = []
+    away = replace(attach("fake:steady", tmp_path).facts, name="host:lab-2/adb:R5", device_id="R5")
+    messages: list[str] = []
     spec = sweep.spec.model_copy(update={"devices": ("host:lab-2/adb:*",)})
-    plan = planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), (there,), told.append, of_lab())
-    assert plan.devices == (there,)
-    assert "host:lab-2/adb:R5 cannot be reached" in told[-1]
-    moved = replace(there, name="host:lab-1/adb:R5")
+    plan = planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), (away,), messages.append, of_lab())
+    assert plan.devices == (away,)
+    assert "host:lab-2/adb:R5 cannot be reached" in messages[-1]
+    moved = replace(away, name="host:lab-1/adb:R5")
     spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})
-    plan = planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), (there,), told.append, of_lab(moved))
+    plan = planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), (away,), messages.append, of_lab(moved))
     assert plan.devices == (moved,), "it is one device, on another host"
 
 
 @pytest.mark.parametrize(
-    ("lab", "kind", "told"),
+    ("lab", "kind", "message"),
     [(None, "no_lab", "--lab HOST:PORT"), (of_lab(), "no_phone", "edgesweep hosts")],
     ids=["no lab", "an empty lab"],
 )
 def test_a_device_that_no_lab_has_is_an_error_with_a_way_out(
-    tmp_path: Path, lab: planner.Select | None, kind: str, told: str
+    tmp_path: Path, lab: planner.Select | None, kind: str, message: str
 ) -> None:
     sweep = Sweep(tmp_path, ONE)
     spec = sweep.spec.model_copy(update={"devices": ("host:lab-2/adb:R5",)})
     with pytest.raises(DeviceError, match="host:lab-2/adb:R5") as caught:
         planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), lab=lab)
     assert caught.value.kind == kind
-    assert told in caught.value.next_step
+    assert message in caught.value.next_step

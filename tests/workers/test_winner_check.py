@@ -74,9 +74,9 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shipped, bytes]:
 
 
 @pytest.fixture
-def again(shipped: tuple[Shipped, bytes], tmp_path: Path):
+def check_again(shipped: tuple[Shipped, bytes], tmp_path: Path):
     """Puts manifest and file into a folder, maybe changed, and checks them; a workspace beside it."""
-    made, content = shipped
+    shipped_manifest, content = shipped
     workspace = Workspace.open(tmp_path / "workspace")
 
     def run(
@@ -84,11 +84,11 @@ def again(shipped: tuple[Shipped, bytes], tmp_path: Path):
     ) -> tuple[ManifestCheck, list[Block]]:
         folder = tmp_path / "out"
         folder.mkdir()
-        expected = made.expected.model_copy(update=changes)
+        expected = shipped_manifest.expected.model_copy(update=changes)
         path = folder / "manifest.json"
-        path.write_text(made.model_copy(update={"expected": expected}).model_dump_json())
+        path.write_text(shipped_manifest.model_copy(update={"expected": expected}).model_dump_json())
         if file is not None:
-            (folder / made.artifact.file).write_bytes(file)
+            (folder / shipped_manifest.artifact.file).write_bytes(file)
         blocks: list[Block] = []
         with gallery.remembering():
             return check(read_shipped(path), path, "local", workspace, rounds, margin_percent, blocks.append), blocks
@@ -98,9 +98,9 @@ def again(shipped: tuple[Shipped, bytes], tmp_path: Path):
 
 def check_gated(shipped: tuple[Shipped, bytes], folder: Path, rounds: int, blocks: list[Block]) -> ManifestCheck:
     """On a simulated phone, under the gate of `quick`, against a manifest that says that such a phone was slow."""
-    made, content = shipped
+    shipped_manifest, content = shipped
     facts = FakeDevice(folder, "cool").facts()
-    expected = made.expected.model_copy(
+    expected = shipped_manifest.expected.model_copy(
         update={
             "device": facts.device_class,
             "device_id": facts.device_id,
@@ -111,45 +111,45 @@ def check_gated(shipped: tuple[Shipped, bytes], folder: Path, rounds: int, block
             "protocol": BlockProtocol(**replace(PROTOCOL, gate=PRESETS["quick"].gate).comparable()),
         }
     )
-    (folder / made.artifact.file).write_bytes(content)
+    (folder / shipped_manifest.artifact.file).write_bytes(content)
     workspace = Workspace.open(folder / "workspace")
-    manifest = made.model_copy(update={"expected": expected})
+    manifest = shipped_manifest.model_copy(update={"expected": expected})
     return check(manifest, folder / "manifest.json", "fake:cool", workspace, rounds, 5.0, blocks.append)
 
 
-def test_a_file_that_is_faster_than_its_manifest_says_holds(again, shipped, tmp_path: Path) -> None:
-    found, blocks = again()
-    assert (found.finding, found.why, found.exit_code) == ("holds", "", 0)
-    assert found.expected_p50_ms == 1e8
-    assert 0 < found.p50_ms < 1000
+def test_a_file_that_is_faster_than_its_manifest_says_holds(check_again, shipped, tmp_path: Path) -> None:
+    checked, blocks = check_again()
+    assert (checked.finding, checked.why, checked.exit_code) == ("holds", "", 0)
+    assert checked.expected_p50_ms == 1e8
+    assert 0 < checked.p50_ms < 1000
     assert len(blocks) == 2
     assert {block.artifact_sha256 for block in blocks} == {hashlib.sha256(shipped[1]).hexdigest()}
-    assert "accuracy was not measured again" in found.note
-    json.dumps(found.document(), allow_nan=False)
+    assert "accuracy was not measured again" in checked.note
+    json.dumps(checked.document(), allow_nan=False)
 
 
-def test_a_file_that_is_slower_than_its_manifest_says_does_not_hold_but_one_session_does_not_prove_it(again) -> None:
-    found, _ = again(block_medians_ms=(1e-5, 1.01e-5, 0.99e-5))
-    assert (found.finding, found.exit_code) == ("slower (one session)", 5)
-    assert found.ratio_low > 1.02
-    assert found.session_spread_percent == 2.5
+def test_a_file_slower_than_its_manifest_does_not_hold_but_one_session_is_no_proof(check_again) -> None:
+    checked, _ = check_again(block_medians_ms=(1e-5, 1.01e-5, 0.99e-5))
+    assert (checked.finding, checked.exit_code) == ("slower (one session)", 5)
+    assert checked.ratio_low > 1.02
+    assert checked.session_spread_percent == 2.5
 
 
-def test_another_runner_than_the_manifest_s_is_another_instrument(again, shipped) -> None:
-    found, blocks = again(runner="another 7")
-    assert (found.finding, found.exit_code) == ("not comparable", 4)
-    assert found.why == f"runner: another 7 and {blocks[-1].runner}"
+def test_another_runner_than_the_manifest_s_is_another_instrument(check_again, shipped) -> None:
+    checked, blocks = check_again(runner="another 7")
+    assert (checked.finding, checked.exit_code) == ("not comparable", 4)
+    assert checked.why == f"runner: another 7 and {blocks[-1].runner}"
 
 
-def test_the_sentinel_of_the_workspace_is_evidence_of_how_much_its_device_varies(again, tmp_path: Path) -> None:
+def test_the_sentinel_of_the_workspace_is_evidence_of_how_much_its_device_varies(check_again, tmp_path: Path) -> None:
     records = Records()
     sentinel = records.job(9, device_id=local_facts().device_id)
     with Journal.open(tmp_path / "workspace" / "journal.sqlite") as journal:
         journal.save_plan(records.plan(replace(sentinel, key="k", sentinel=sentinel.key), facts=(local_facts(),)))
         for day in range(5):
             journal.attempts.add_block(records.block(sentinel, day, session=1_790_000_000 + 86_400 * day))
-    found, _ = again()
-    assert found.session_spread_percent == pytest.approx(2.5 * (3 / (3 + 4)) ** 0.5)
+    checked, _ = check_again()
+    assert checked.session_spread_percent == pytest.approx(2.5 * (3 / (3 + 4)) ** 0.5)
 
 
 @pytest.mark.parametrize(
@@ -167,32 +167,30 @@ def test_the_sentinel_of_the_workspace_is_evidence_of_how_much_its_device_varies
 def test_unlike_conditions_are_named_and_the_figures_still_given(
     shipped, changes: dict[str, object], words: str
 ) -> None:
-    made = shipped[0]
-    now = made.comparable(Path("manifest.json"))
-    other = made.model_copy(update={"expected": made.expected.model_copy(update=changes)})
-    found = _judged(other.comparable(Path("manifest.json")), now, 5.0, PRIOR)
-    assert (found.finding, found.exit_code) == ("not comparable", 4)
-    assert words in found.why
-    assert found.p50_ms == 1e8
+    manifest = shipped[0]
+    now = manifest.comparable(Path("manifest.json"))
+    other = manifest.model_copy(update={"expected": manifest.expected.model_copy(update=changes)})
+    checked = _judged(other.comparable(Path("manifest.json")), now, 5.0, PRIOR)
+    assert (checked.finding, checked.exit_code) == ("not comparable", 4)
+    assert words in checked.why
+    assert checked.p50_ms == 1e8
 
 
-def test_a_device_that_never_becomes_ready_ends_after_one_wait_and_not_after_one_each_round(
-    shipped, tmp_path: Path
-) -> None:
-    made, content = shipped
+def test_a_device_that_never_becomes_ready_ends_after_one_wait_not_one_each_round(shipped, tmp_path: Path) -> None:
+    manifest, content = shipped
     # The room is warmer than this gate lets a phone be.
     gate = GateLimits(max_battery_temp_c=0.0, max_cpu_temp_c=0.0, max_thermal_status=0)
-    protocol = made.expected.protocol.model_copy(update={"gate": gate})
-    never = made.model_copy(update={"expected": made.expected.model_copy(update={"protocol": protocol})})
-    (tmp_path / made.artifact.file).write_bytes(content)
+    protocol = manifest.expected.protocol.model_copy(update={"gate": gate})
+    never = manifest.model_copy(update={"expected": manifest.expected.model_copy(update={"protocol": protocol})})
+    (tmp_path / manifest.artifact.file).write_bytes(content)
     blocks: list[Block] = []
     workspace = Workspace.open(tmp_path / "workspace")
-    found = check(never, tmp_path / "manifest.json", "fake:cool", workspace, 3, 5.0, blocks.append)
+    checked = check(never, tmp_path / "manifest.json", "fake:cool", workspace, 3, 5.0, blocks.append)
     wait_seconds = PRESETS["quick"].gate.wait_seconds
     assert [block.conditions.waited_seconds for block in blocks] == pytest.approx([wait_seconds, 0.0, 0.0], abs=0.1)
-    assert found.trust[0] == "gate_timeout"
-    assert (found.finding, found.exit_code) == ("not comparable", 4)
-    assert "now: gate_timeout" in found.why
+    assert checked.trust[0] == "gate_timeout"
+    assert (checked.finding, checked.exit_code) == ("not comparable", 4)
+    assert "now: gate_timeout" in checked.why
 
 
 class WarmAtFirst(FakeDevice):
@@ -206,8 +204,8 @@ class WarmAtFirst(FakeDevice):
         return completed
 
     def sensors(self, *, load: bool = True) -> Sensors:
-        found = super().sensors(load=load)
-        return replace(found, temp_c=60.0) if self._warm else found
+        sensors_read = super().sensors(load=load)
+        return replace(sensors_read, temp_c=60.0) if self._warm else sensors_read
 
 
 @pytest.mark.parametrize(("rounds", "finding", "counted"), [(4, "holds", 3), (3, "not comparable", 3)])
@@ -216,14 +214,14 @@ def test_a_bad_block_is_left_out_where_there_are_enough_without_it_as_in_a_sweep
 ) -> None:
     stand_in(monkeypatch, "fake", f"{__name__}:WarmAtFirst")
     blocks: list[Block] = []
-    found = check_gated(shipped, tmp_path, rounds, blocks)
+    checked = check_gated(shipped, tmp_path, rounds, blocks)
     assert [("gate_timeout" in block.labels) for block in blocks] == [True, *[False] * (rounds - 1)]
-    assert (found.finding, "gate_timeout" in found.trust) == (finding, finding != "holds")
-    assert len(found.block_medians_ms) == counted
+    assert (checked.finding, "gate_timeout" in checked.trust) == (finding, finding != "holds")
+    assert len(checked.block_medians_ms) == counted
 
 
 class Orphaned(FakeDevice):
-    """What an earlier, killed check left on it runs until somebody ends it."""
+    """A device on which the leftovers of an earlier, killed check run until somebody ends them."""
 
     stays = False
     released = 0
@@ -247,9 +245,9 @@ def test_what_an_earlier_run_left_on_the_device_is_ended_and_not_waited_for(
 ) -> None:
     stand_in(monkeypatch, "fake", f"{__name__}:Orphaned")
     blocks: list[Block] = []
-    found = check_gated(shipped, tmp_path, 2, blocks)
+    checked = check_gated(shipped, tmp_path, 2, blocks)
     assert [block.conditions.waited_seconds for block in blocks] == [0.0, 0.0]
-    assert "gate_timeout" not in found.trust
+    assert "gate_timeout" not in checked.trust
 
 
 def test_a_device_whose_orphan_does_not_end_is_given_back(
@@ -264,39 +262,39 @@ def test_a_device_whose_orphan_does_not_end_is_given_back(
     assert (Orphaned.released, blocks) == (1, [])
 
 
-def test_a_changed_file_is_refused_before_anything_opens_it(again, shipped, tmp_path: Path) -> None:
+def test_a_changed_file_is_refused_before_anything_opens_it(check_again, shipped, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="not the file that the manifest is about"):
-        again(file=shipped[1] + b"x")
+        check_again(file=shipped[1] + b"x")
     assert not list((tmp_path / "workspace").iterdir())
 
 
-def test_a_missing_file_is_an_error_with_its_path(again) -> None:
+def test_a_missing_file_is_an_error_with_its_path(check_again) -> None:
     with pytest.raises(StoreError, match=r"model\.pt"):
-        again(file=None)
+        check_again(file=None)
 
 
 def test_an_unknown_device_is_refused(shipped, tmp_path: Path) -> None:
-    made, content = shipped
-    (tmp_path / made.artifact.file).write_bytes(content)
+    manifest, content = shipped
+    (tmp_path / manifest.artifact.file).write_bytes(content)
     with pytest.raises(EdgeSweepError, match="toaster"):
-        check(made, tmp_path / "manifest.json", "toaster", Workspace.open(tmp_path / "w"), 2, 5.0, lambda _: None)
+        check(manifest, tmp_path / "manifest.json", "toaster", Workspace.open(tmp_path / "w"), 2, 5.0, lambda _: None)
 
 
-def test_the_file_never_becomes_an_artifact_of_the_workspace(again, tmp_path: Path) -> None:
-    again()
+def test_the_file_never_becomes_an_artifact_of_the_workspace(check_again, tmp_path: Path) -> None:
+    check_again()
     store = ArtifactStore(tmp_path / "workspace/artifacts")
     assert store.look("a" * 64) is None
     assert not list(store.root.iterdir())
 
 
 STEADY = Spread(1e-9, 100.0)
-"""Of a device that is the same every day."""
+"""A device that is the same every day."""
 
 
-def in_sessions(one: Result, first: int, count: int) -> Result:
+def in_sessions(result: Result, first: int, count: int) -> Result:
     """The same blocks in each of these sessions."""
-    origins = tuple(Origin(run=str(day), session=day) for day in range(first, first + count) for _ in one.medians_ms)
-    return replace(one, medians_ms=one.medians_ms * count, origins=origins)
+    origins = tuple(Origin(run=str(day), session=day) for day in range(first, first + count) for _ in result.medians_ms)
+    return replace(result, medians_ms=result.medians_ms * count, origins=origins)
 
 
 @pytest.mark.parametrize(
@@ -307,8 +305,8 @@ def test_it_is_slower_by_the_rule_of_compare(shipped, factor: float, finding: st
     built: Result = shipped[0].comparable(Path("manifest.json"))
     then, now = in_sessions(built, 1, ENOUGH_FOR_ONE), in_sessions(built, 99, 1)
     now = replace(now, medians_ms=tuple(factor * ms for ms in now.medians_ms))
-    found = _judged(then, now, 5.0, STEADY)
-    assert (found.finding, found.exit_code) == (finding, code)
+    checked = _judged(then, now, 5.0, STEADY)
+    assert (checked.finding, checked.exit_code) == (finding, code)
     few = _judged(in_sessions(built, 1, 2), now, 5.0, STEADY)
     assert few.finding == ("slower (one session)" if finding == "slower" else finding)
 
@@ -316,25 +314,25 @@ def test_it_is_slower_by_the_rule_of_compare(shipped, factor: float, finding: st
 def test_a_device_of_which_nothing_is_known_may_be_slower_today_so_nothing_is_shown(shipped) -> None:
     built: Result = shipped[0].comparable(Path("manifest.json"))
     then, now = in_sessions(built, 1, 1), in_sessions(built, 99, 1)
-    found = _judged(then, now, 5.0, PRIOR)
-    assert (found.finding, found.exit_code) == ("unresolved", 5)
-    assert "measure both again at least 30 minutes later (" in found.why
+    checked = _judged(then, now, 5.0, PRIOR)
+    assert (checked.finding, checked.exit_code) == ("unresolved", 5)
+    assert "measure both again at least 30 minutes later (" in checked.why
     assert _judged(then, now, 15.0, PRIOR).finding == "holds"
 
 
 def test_a_difference_that_the_rounds_do_not_resolve_is_no_pass(shipped) -> None:
     then: Result = shipped[0].comparable(Path("manifest.json"))
-    found = _judged(then, replace(then, medians_ms=(0.8e8, 1.9e8)), 5.0, STEADY)
-    assert (found.finding, found.exit_code, found.ratio > 1.02) == ("unresolved", 5, True)
-    assert found.why.endswith("or allow more with --margin")
-    assert json.loads(json.dumps(found.document()))["margin_percent"] == 5.0
+    checked = _judged(then, replace(then, medians_ms=(0.8e8, 1.9e8)), 5.0, STEADY)
+    assert (checked.finding, checked.exit_code, checked.ratio > 1.02) == ("unresolved", 5, True)
+    assert checked.why.endswith("or allow more with --margin")
+    assert json.loads(json.dumps(checked.document()))["margin_percent"] == 5.0
 
 
 def test_the_command_ends_with_five_where_the_rounds_leave_it_open(shipped, tmp_path: Path) -> None:
-    made, content = shipped
-    vague = made.expected.model_copy(update={"block_medians_ms": (1e-3, 1e3)})
-    (tmp_path / "manifest.json").write_text(made.model_copy(update={"expected": vague}).model_dump_json())
-    (tmp_path / made.artifact.file).write_bytes(content)
+    manifest, content = shipped
+    vague = manifest.expected.model_copy(update={"block_medians_ms": (1e-3, 1e3)})
+    (tmp_path / "manifest.json").write_text(manifest.model_copy(update={"expected": vague}).model_dump_json())
+    (tmp_path / manifest.artifact.file).write_bytes(content)
     command = ["check", str(tmp_path / "manifest.json"), "--rounds", "2", "--workspace", str(tmp_path / "workspace")]
     done = CliRunner().invoke(main, command)
     assert done.exit_code == 5
@@ -346,8 +344,8 @@ def test_the_command_ends_with_five_where_the_rounds_leave_it_open(shipped, tmp_
 def test_it_holds_where_only_how_much_faster_it_is_stays_open(shipped) -> None:
     then: Result = shipped[0].comparable(Path("manifest.json"))
     faster = replace(then, medians_ms=(0.85e8, 0.9e8, 0.99e8, 0.95e8))
-    found = _judged(then, faster, 5.0, STEADY)
-    assert found.ratio_low < 1 / 1.05 < 1 < found.ratio_high < 1.05
-    assert found.ratio == pytest.approx(found.mean_ms / found.expected_mean_ms, rel=1e-12)
-    assert (found.finding, found.why) == ("holds", "")
+    checked = _judged(then, faster, 5.0, STEADY)
+    assert checked.ratio_low < 1 / 1.05 < 1 < checked.ratio_high < 1.05
+    assert checked.ratio == pytest.approx(checked.mean_ms / checked.expected_mean_ms, rel=1e-12)
+    assert (checked.finding, checked.why) == ("holds", "")
     assert _judged(then, faster, 0.5, STEADY).finding == "unresolved"

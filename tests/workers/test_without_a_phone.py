@@ -16,7 +16,7 @@ from sweeps.spec.model_inputs import DataSpec, SyntheticData
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import mlflow as store
 from sweeps.store import reading
-from tests import runtimes
+from tests import gallery, runtimes
 from tests.workers.tiny_sweep import Sweep
 from workers.native.compiler import INSTALL
 from workers.runtimes.executorch.runtime import ExecuTorch
@@ -66,7 +66,8 @@ def ended(folder: Path, *grids: GridSpec) -> Ended:
     workspace, name = sweep.workspace, sweep.spec.name
     with Journal.open(workspace.journal) as journal:
         publisher = store.Store(workspace.tracking_uri, workspace.mlflow_artifacts)
-        sweep.run(journal, publish=lambda: publisher.publish(journal, name))
+        with gallery.forking():
+            sweep.run(journal, publish=lambda: publisher.publish(journal, name))
         jobs = {(job.variant.backend, job.variant.precision, job.variant.layout): job for job in sweep.plan.jobs}
         assert len(jobs) == len(sweep.plan.jobs)
         outcomes = {key: journal.outcomes.in_sweep(name, job) for key, job in jobs.items()}
@@ -135,7 +136,7 @@ def test_the_ranking_holds_what_was_timed_and_beside_it_stands_what_was_only_che
     assert len(device.not_ranked) == len(IMPOSSIBLE)
 
 
-def test_without_a_compiler_nnapi_and_metal_are_skipped_with_what_installs_one_and_the_cpu_is_measured(
+def test_without_a_compiler_nnapi_and_metal_are_skipped_and_the_cpu_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")

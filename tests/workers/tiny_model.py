@@ -32,7 +32,7 @@ SHAPE = (1, 3, 16, 16)
 
 
 def tiny_inputs() -> BuildInputs:
-    """What all builds of the tiny network share; no labels, 8 images to verify with."""
+    """Make the inputs that all builds of the tiny network share; no labels, 8 images to verify with."""
     files = {"tiny_net.py": SOURCE}
     torch.manual_seed(0)
     model = construct("tiny_net:make", {}, files).eval()

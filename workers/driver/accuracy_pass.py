@@ -9,8 +9,8 @@ from sweeps.label_kinds import in_order
 from sweeps.planning.planned_job import PlannedJob
 from sweeps.records import Accuracy, Failed, Job
 from workers.driver.context import DeviceProgress, RunContext
-from workers.driver.device_session import Contact
-from workers.driver.scheduler import Steps
+from workers.driver.device_session import DeviceSession
+from workers.driver.scheduler import Task
 from workers.measure.device_files import Evaluation
 from workers.measure.evaluation_request import Evaluated, LogitsRequest
 from workers.models.accuracy import evaluate
@@ -20,12 +20,12 @@ from workers.models.prepared_model import PreparedModel
 class AccuracyPass:
     """The pass that runs builds on the evaluation images on one device, and stores their accuracy."""
 
-    def __init__(self, contact: Contact, context: RunContext, progress: DeviceProgress) -> None:
+    def __init__(self, contact: DeviceSession, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
         self._context = context
         self._progress = progress
 
-    def run(self, jobs: Sequence[Job], following: int = 0) -> Steps[None]:
+    def run(self, jobs: Sequence[Job], following: int = 0) -> Task[None]:
         """Evaluate each job, unless another job of the same build has been evaluated already. `following`: the number
         of jobs that will be evaluated later, which the reported progress includes."""
         for number, job in enumerate(jobs):
@@ -37,7 +37,7 @@ class AccuracyPass:
             self._progress.done += 1
             yield from self._context.publish()
 
-    def _accuracy(self, job: Job) -> Steps[None]:
+    def _accuracy(self, job: Job) -> Task[None]:
         journal, outcomes = self._context.journal, self._context.outcomes
         prepared = self._context.prepared[job.model]
         planned = outcomes.planned(job)
@@ -49,7 +49,7 @@ class AccuracyPass:
                 is not None
             ):
                 return
-            answer = yield from self._contact.asked(LogitsRequest(job, evaluation))
+            answer = yield from self._contact.answer_of(LogitsRequest(job, evaluation))
             if answer is None:
                 return
             match answer if isinstance(answer, Failed) else _accuracy(planned, evaluation_id, answer, prepared):

@@ -9,9 +9,9 @@ from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Failed, Job
 from workers.driver.contests import Contests
 from workers.driver.context import DeviceProgress, RunContext
-from workers.driver.device_session import Contact
+from workers.driver.device_session import DeviceSession
 from workers.driver.driver_events import AttemptFailed, Left, MeasuredAlone
-from workers.driver.scheduler import Steps
+from workers.driver.scheduler import Task
 from workers.measure.batch_request import OF_ONE_ARTIFACT
 
 _OF_THE_MOMENT = frozenset({"no_batches", "not_ready", "disconnected"})
@@ -33,14 +33,14 @@ class _UnderWay:
 class Batches:
     """The batches of the screen: measures them and stores them."""
 
-    def __init__(self, contact: Contact, context: RunContext, progress: DeviceProgress) -> None:
+    def __init__(self, contact: DeviceSession, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
         self._journal = context.journal
         self._protocol = context.protocol
         self._session = context.session
         self._progress = progress
 
-    def recall(self, contests: Contests, by_key: Mapping[str, Job]) -> Steps[int]:
+    def recall(self, contests: Contests, by_key: Mapping[str, Job]) -> Task[int]:
         """Replay the batches of earlier runs to the contests, with the jobs that have been measured alone since. A
         batch that was not finished is replayed as far as it got.
 
@@ -57,7 +57,7 @@ class Batches:
             yield from _take(contests, processes)
         return len(shown)
 
-    def run(self, contests: Contests, by_key: Mapping[str, Job], number: int) -> Steps[None]:
+    def run(self, contests: Contests, by_key: Mapping[str, Job], number: int) -> Task[None]:
         """Measure batches until none is left to measure, the run is stopped, or the device's time is used up.
 
         `number`: the number of earlier batches; the order of a batch depends on its number.
@@ -74,12 +74,12 @@ class Batches:
             number += 1
             yield from self._expire(contests)
 
-    def _expire(self, contests: Contests) -> Steps[None]:
+    def _expire(self, contests: Contests) -> Task[None]:
         minutes = self._protocol.device_minutes
         if minutes is not None and self._contact.spent_s >= 60 * minutes:
             yield from contests.expire()
 
-    def _batch(self, contests: Contests, jobs: Sequence[Job], number: int, further_jobs: int) -> Steps[None]:
+    def _batch(self, contests: Contests, jobs: Sequence[Job], number: int, further_jobs: int) -> Task[None]:
         """Measure one batch. A job that ends a process is measured alone from then on, and the remaining jobs are
         requested again without it. `further_jobs`: the number of jobs that are still to be measured in other batches,
         for the progress."""
@@ -107,7 +107,7 @@ class Batches:
                     yield from self._add(under_way, batch, number)
         yield from _take(contests, under_way.processes)
 
-    def _add(self, under_way: _UnderWay, batch: Batch, number: int) -> Steps[None]:
+    def _add(self, under_way: _UnderWay, batch: Batch, number: int) -> Task[None]:
         outcomes = list(zip(under_way.left, batch.outcomes, strict=True))
         failed = {job: outcome for job, outcome in outcomes if isinstance(outcome, Failed)}
         process = StoredBatch(
@@ -123,7 +123,7 @@ class Batches:
             yield MeasuredAlone((job.name,), failure)
         under_way.left = [job for job, outcome in outcomes if isinstance(outcome, NotReached)]
 
-    def _alone(self, under_way: _UnderWay, jobs: Sequence[Job], why: Failed, number: int) -> Steps[None]:
+    def _alone(self, under_way: _UnderWay, jobs: Sequence[Job], why: Failed, number: int) -> Task[None]:
         """Store that the process measured nothing, because of the first or of all of `jobs`, which are measured alone
         from then on."""
         failed = {job.key: why for job in jobs}
@@ -138,4 +138,4 @@ class Batches:
 def _take(contests: Contests, processes: Sequence[StoredBatch]) -> list[Left]:
     """Pass one batch to the contests."""
     failed_keys = [key for process in processes for key in process.failed]
-    return contests.take_batch(*(process.items for process in processes), apart=failed_keys)
+    return contests.take_batch(*(process.items for process in processes), excluded=failed_keys)

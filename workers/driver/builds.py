@@ -12,7 +12,7 @@ from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.driver_events import AttemptFailed, Building
 from workers.driver.plan_outcomes import Outcomes
 from workers.driver.schedule import Schedule
-from workers.driver.scheduler import Ask, Steps, Until
+from workers.driver.scheduler import Call, Task, WaitUntil
 from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import BuildRequest, Builds, Executor
 from workers.models.prepared_model import PreparedModel
@@ -25,8 +25,8 @@ _Step = tuple[BuildRequest, Manifest | Failed | None] | None
 
 
 class RunBuilds:
-    """The builds that a run needs, and their progress. `steps` runs the builds; a `Field` tells a device which of its
-    builds it still waits for."""
+    """The builds that a run needs, and their progress. `steps` runs the builds; a `PendingBuilds` tells a device which
+    of its builds it still waits for."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class RunBuilds:
         """Return the keys of the builds that have not ended."""
         return frozenset(self._jobs)
 
-    def field(self, jobs: Sequence[Job], *, quiet: bool = False) -> "Field":
+    def field(self, jobs: Sequence[Job], *, quiet: bool = False) -> "PendingBuilds":
         """Return the builds that one device waits for: those of `jobs`; with `quiet` all builds of the run, so that the
         device measures only while nothing is built."""
         keys = frozenset(job.build_key for job in jobs) & self._jobs.keys()
-        return Field(self._jobs, frozenset(self._jobs) if quiet else keys)
+        return PendingBuilds(self._jobs, frozenset(self._jobs) if quiet else keys)
 
-    def steps(self, executor: Executor, prepared: Mapping[str, PreparedModel]) -> Steps[None]:
+    def steps(self, executor: Executor, prepared: Mapping[str, PreparedModel]) -> Task[None]:
         """Build everything. At the end no device waits for a build any more, even if the run was stopped."""
         requests = [BuildRequest(key, job.variant, prepared[job.model].build_inputs) for key, job in self._jobs.items()]
         queue = BuildQueue(
@@ -92,7 +92,7 @@ class RunBuilds:
         while True:
             # The request to stop is read in the thread of the journal: nothing new is started before the next look.
             stopping = self._stop()
-            step: _Step = yield Ask(lambda: self._next(builds))
+            step: _Step = yield Call(lambda: self._next(builds))
             if step is None:
                 break
             request, outcome = step
@@ -108,7 +108,7 @@ class RunBuilds:
             return request, outcome if outcome is None or isinstance(outcome, Failed) else self._store.unpack(outcome)
         return None
 
-    def _take(self, request: BuildRequest, outcome: Manifest | Failed | None) -> Steps[None]:
+    def _take(self, request: BuildRequest, outcome: Manifest | Failed | None) -> Task[None]:
         key = request.build_key
         if outcome is None:
             self._running[key] = self._jobs[key].name, self._now_s()
@@ -127,7 +127,7 @@ class RunBuilds:
             self._end(key)
 
     def _end(self, key: str) -> None:
-        self._schedule.gone(key)
+        self._schedule.drop(key)
         del self._jobs[key]
 
     def _failure_keys(self, build_key: str, failed: Failed) -> list[str]:
@@ -143,7 +143,7 @@ class RunBuilds:
         )
 
 
-class Field:
+class PendingBuilds:
     """The builds that one device waits for before it compares anything. Builds that only other devices need are not
     among them."""
 
@@ -158,16 +158,16 @@ class Field:
         """Return the keys of the device's builds that have not ended."""
         return self._keys & self._not_ended.keys()
 
-    def whole(self) -> Steps[None]:
+    def whole(self) -> Task[None]:
         """Wait until all builds of the device have ended."""
         if self.missing:
-            yield Until(lambda: not self.missing)
+            yield WaitUntil(lambda: not self.missing)
 
-    def more(self) -> Steps[None]:
+    def more(self) -> Task[None]:
         """Wait until another build has ended."""
         before = self.missing
         if before:
-            yield Until(lambda: self.missing != before)
+            yield WaitUntil(lambda: self.missing != before)
 
 
 def _like(request: BuildRequest) -> str:

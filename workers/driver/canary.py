@@ -10,10 +10,10 @@ from sweeps.quarantine import Quarantine
 from sweeps.records import Block, Failed, Job
 from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.device_recovery import quarantined
-from workers.driver.device_session import Contact
+from workers.driver.device_session import DeviceSession
 from workers.driver.drift import SHORT_BLOCK
 from workers.driver.driver_events import Readmitted
-from workers.driver.scheduler import Steps
+from workers.driver.scheduler import Task
 
 BLOCKS = 2
 """The number of blocks of a canary, each in a separate process: a device that answers once may be gone again."""
@@ -28,13 +28,15 @@ _OF_THE_DEVICE = ABSENT_KINDS | OWN_KINDS | FINAL_KINDS | {"timeout", "no_exit_c
 class Canary:
     """The canary of one device at the start of its run."""
 
-    def __init__(self, contact: Contact, facts: DeviceFacts, context: RunContext, progress: DeviceProgress) -> None:
+    def __init__(
+        self, contact: DeviceSession, facts: DeviceFacts, context: RunContext, progress: DeviceProgress
+    ) -> None:
         self._contact = contact
         self._facts = facts
         self._context = context
         self._progress = progress
 
-    def run(self, jobs: Sequence[Job]) -> Steps[bool]:
+    def run(self, jobs: Sequence[Job]) -> Task[bool]:
         """Tell whether the device may be measured: it is not quarantined, or its canary succeeds. `jobs`: the pending
         jobs that are timed."""
         quarantine = self._context.health.quarantine(self._facts)
@@ -49,7 +51,7 @@ class Canary:
             yield from self._contact.leave(_kept_out(self._facts, quarantine, failed))
         return False
 
-    def _failed(self, jobs: Sequence[Job]) -> Steps[Failed | None]:
+    def _failed(self, jobs: Sequence[Job]) -> Task[Failed | None]:
         """Return the failure that keeps the device quarantined; `None`: the canary succeeded."""
         of_device = [job for job in self._context.plan.sentinels if job.device_id == self._facts.device_id]
         failed = Failed(stage="run", kind="quarantined", message="the run was stopped, or the device went away")

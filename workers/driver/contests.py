@@ -98,12 +98,12 @@ class Contests:
         self._open = [settled for settled in self._open if settled.job_key in unchecked]
         return self._settle_all(decided)
 
-    def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> list[Left]:
+    def take_batch(self, *processes: Mapping[str, BatchItem], excluded: Collection[str] = ()) -> list[Left]:
         """Add one batch, whose jobs all belong to one model. See `Contest.take_batch`."""
-        keys = {key for items in processes for key in items} | set(apart)
+        keys = {key for items in processes for key in items} | set(excluded)
         contests = [contest for contest in self._contests if keys & set(contest.contending)]
         return self._settle_all(
-            settled for contest in contests for settled in contest.take_batch(*processes, apart=apart)
+            settled for contest in contests for settled in contest.take_batch(*processes, excluded=excluded)
         )
 
     def expire(self) -> list[Left]:

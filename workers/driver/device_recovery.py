@@ -14,7 +14,7 @@ from workers.driver.context import RunContext
 from workers.driver.driver_events import Away, Back, Event, Quarantined, Recovering, Waiting
 from workers.driver.health import Outage
 from workers.driver.ladder import Ladder, Step
-from workers.driver.scheduler import Ask, Steps
+from workers.driver.scheduler import Call, Task
 from workers.executors.interface import DeviceLane
 from workers.measure.recovery_request import RecoverRequest, Taken
 from workers.measure.waiting import LOOK_S
@@ -48,7 +48,7 @@ class DeviceRecovery:
         self._queued: tuple[float, float] | None = None
         """While another driver uses the device: the times (s) at which that began and at which it was reported last."""
 
-    def answered(self, answer: object, job: Job) -> Steps[Failed | None]:
+    def answered(self, answer: object, job: Job) -> Task[Failed | None]:
         """Note that the device answered, which ends its outage. Return the failure if the device is to be left alone
         from now on."""
         self._expected, self._queued = True, None
@@ -61,9 +61,7 @@ class DeviceRecovery:
         yield Quarantined(self._facts.name, quarantine)
         return quarantined(self._facts, quarantine)
 
-    def lost(
-        self, failed: Failed, job: Job, stopped: Callable[[], bool], *, once: bool = False
-    ) -> Steps[Failed | None]:
+    def lost(self, failed: Failed, job: Job, stopped: Callable[[], bool], *, once: bool = False) -> Task[Failed | None]:
         """Take one recovery step at a time for a device that does not answer, until it might answer or the run is to
         stop.
 
@@ -85,7 +83,7 @@ class DeviceRecovery:
             if once:
                 return None
             if step == "wait":
-                yield Ask(lambda: self._lane.rest(self._context.health.away_wait.poll_s))
+                yield Call(lambda: self._lane.rest(self._context.health.away_wait.poll_s))
                 self._waited_s += self._context.health.away_wait.poll_s
             else:
                 yield from self._take(step, job)
@@ -96,7 +94,7 @@ class DeviceRecovery:
                 return None
             failed = still
 
-    def queued(self, failed: Failed) -> Steps[None]:
+    def queued(self, failed: Failed) -> Task[None]:
         """Wait for a while, because another driver uses the device. The device is there, and its turn comes, however
         long that takes."""
         yield from self._back()
@@ -108,7 +106,7 @@ class DeviceRecovery:
             told_s = now_s
             yield Waiting(self._facts.name, (failed.message,), now_s - began_s)
         self._queued = began_s, told_s
-        yield Ask(lambda: self._lane.rest(self._context.health.away_wait.poll_s))
+        yield Call(lambda: self._lane.rest(self._context.health.away_wait.poll_s))
 
     def _begun(self, job: Job) -> Outage:
         if self._outage is None:
@@ -121,21 +119,21 @@ class DeviceRecovery:
         self._ladder.answered()
         return None if outage is None else self._context.health.ended(self._facts, outage)
 
-    def _give_up(self) -> Steps[None]:
+    def _give_up(self) -> Task[None]:
         if self._expected and (quarantine := self._ended()) is not None:
             yield Quarantined(self._facts.name, quarantine)
 
-    def _take(self, rung: Rung, job: Job) -> Steps[None]:
+    def _take(self, rung: Rung, job: Job) -> Task[None]:
         failed = yield from self._ask(rung, job)
         if failed is not None:
             self._ladder.refused(rung)
         yield Recovering(self._facts.name, rung, "" if failed is None else failed.message)
 
-    def _ask(self, rung: Rung, job: Job) -> Steps[Failed | None]:
-        answer: Taken | Failed = yield Ask(lambda: self._lane.ask(RecoverRequest(job, rung)))
+    def _ask(self, rung: Rung, job: Job) -> Task[Failed | None]:
+        answer: Taken | Failed = yield Call(lambda: self._lane.ask(RecoverRequest(job, rung)))
         return answer if isinstance(answer, Failed) else None
 
-    def _tell(self, failed: Failed) -> Steps[None]:
+    def _tell(self, failed: Failed) -> Task[None]:
         name, why, is_host = who_is_away(failed, self._facts)
         if is_host:
             self._host = name
@@ -144,7 +142,7 @@ class DeviceRecovery:
             self._last_waiting = why.message, self._waited_s
             yield Waiting(name, (why.message,), self._waited_s, is_host)
 
-    def _back(self) -> Steps[None]:
+    def _back(self) -> Task[None]:
         if self._outage is not None and self._host:
             seconds = max(self._waited_s, self._context.health.now_s() - self._outage.began_s)
             yield Back(self._facts.name, self._host, seconds)

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Job
 from workers.driver.accuracy_pass import AccuracyPass
-from workers.driver.builds import Field
+from workers.driver.builds import PendingBuilds
 from workers.driver.canary import Canary
 from workers.driver.context import DeviceProgress, RunContext
-from workers.driver.device_session import Contact
+from workers.driver.device_session import DeviceSession
 from workers.driver.drift import DriftWatch
 from workers.driver.rounds import Rounds
-from workers.driver.scheduler import Steps
+from workers.driver.scheduler import Task
 from workers.executors.interface import DeviceLane
 
 
@@ -24,7 +24,7 @@ class DeviceRun:
         facts: DeviceFacts,
         jobs: Sequence[Job],
         context: RunContext,
-        field: Field,
+        field: PendingBuilds,
         can_run: Callable[[Job], bool],
     ) -> None:
         """Prepare to run the pending `jobs`. `field`: the builds that are still missing for these jobs and for those
@@ -35,13 +35,13 @@ class DeviceRun:
         self._can_run = can_run
         self._context = context
         self._progress = DeviceProgress(facts.name)
-        self._contact = Contact(lane, facts, self._jobs, context)
+        self._contact = DeviceSession(lane, facts, self._jobs, context)
         self._drift = DriftWatch(self._contact, facts, context, self._progress)
         self._rounds = Rounds(self._contact, self._drift, context, self._progress)
         self._accuracies = AccuracyPass(self._contact, context, self._progress)
         self._canary = Canary(self._contact, facts, context, self._progress)
 
-    def run(self) -> Steps[None]:
+    def run(self) -> Task[None]:
         evaluated = yield from self._evaluate_early()
         if not self._contact.stopped():
             # A round has a block of every job, and a race needs its whole field.
@@ -74,7 +74,7 @@ class DeviceRun:
         if not self._contact.stopped():
             yield self._progress.measuring(self._progress.done, "")
 
-    def _evaluate_early(self) -> Steps[set[str]]:
+    def _evaluate_early(self) -> Task[set[str]]:
         """Evaluate pending jobs of a race while other artifacts are being built: in a race, accuracy comes first
         anyhow. Return the keys of the evaluated jobs.
 

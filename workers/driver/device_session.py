@@ -14,7 +14,7 @@ from workers.devices.interface import Sensors
 from workers.driver.context import RunContext
 from workers.driver.device_recovery import DeviceRecovery, who_is_away
 from workers.driver.driver_events import Away, Waiting
-from workers.driver.scheduler import Ask, Steps
+from workers.driver.scheduler import Call, Task
 from workers.executors.interface import DeviceLane
 from workers.measure.batch_request import BatchRequest
 from workers.measure.device_runner import AnswerT, Request
@@ -27,7 +27,7 @@ _UNKNOWN = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
 """The readiness of a device whose sensors are not read."""
 
 
-class Contact:
+class DeviceSession:
     """The session with one device. It sends requests to the device, and gives it up for this run once it has been away
     for too long."""
 
@@ -61,7 +61,7 @@ class Contact:
         """Add the seconds of an earlier batch to the time spent."""
         self._spent_s += seconds
 
-    def timed(self, job: Job, round_: int, protocol: Protocol) -> Steps[Block | Failed | None]:
+    def timed(self, job: Job, round_: int, protocol: Protocol) -> Task[Block | Failed | None]:
         """Time one block once the gate lets it begin, and return it without storing it. `None`: the run is to stop."""
         block = yield from self._behind_gate(job, lambda ready: BlockRequest(job, round_, protocol, ready, self._run))
         if isinstance(block, Block):
@@ -71,7 +71,7 @@ class Contact:
             return replace(block, session=self._context.session)
         return block
 
-    def left_behind(self, job: Job, round_: int, protocol: Protocol) -> Steps[Block | None]:
+    def left_behind(self, job: Job, round_: int, protocol: Protocol) -> Task[Block | None]:
         """Return the block that the run before requested last, if that run died and the block ended all the same; it
         belongs to that run's session. The device's host is asked once, for the first block that this run would measure:
         the order of blocks does not depend on where a run ends."""
@@ -84,7 +84,7 @@ class Contact:
 
     def batch(
         self, jobs: Sequence[Job], protocol: Protocol, number: int, brief: Collection[str] = ()
-    ) -> Steps[Batch | Failed | None]:
+    ) -> Task[Batch | Failed | None]:
         """Time these jobs in this order in one process, once the gate lets it begin. `None`: the run is to stop.
 
         `number`: the number of the batch, which no other batch of these jobs has in this run. `brief`: as in
@@ -96,9 +96,7 @@ class Contact:
             self._spent_s += batch.device_seconds
         return batch
 
-    def _behind_gate(
-        self, job: Job, request: Callable[[Readiness], Request[AnswerT]]
-    ) -> Steps[AnswerT | Failed | None]:
+    def _behind_gate(self, job: Job, request: Callable[[Readiness], Request[AnswerT]]) -> Task[AnswerT | Failed | None]:
         sent: Request[AnswerT] | None = None
         for _ in range(MAX_ATTEMPTS):
             readiness = yield from self._ready(job)
@@ -107,7 +105,7 @@ class Contact:
                 stored = yield from self._stored_answer(sent)
                 return readiness if stored is None else stored
             sent = request(readiness)
-            answer = yield from self.asked(sent, once=True)
+            answer = yield from self.answer_of(sent, once=True)
             if answer is not None:
                 return answer
             if self.stopped():
@@ -116,15 +114,15 @@ class Contact:
         message = f"the device went away in {MAX_ATTEMPTS} tries of one block"
         return Failed(stage="run", kind="disconnected", message=message)
 
-    def _stored_answer(self, request: Request[AnswerT] | None) -> Steps[AnswerT | None]:
+    def _stored_answer(self, request: Request[AnswerT] | None) -> Task[AnswerT | None]:
         """Return the answer to a request, if it was lost on the way and the device's host has stored it. The device
         itself is not asked."""
         if request is None or not request.result_id:
             return None
-        answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, StoredAnswerRequest(request.job, request)))
+        answer: AnswerT | Failed = yield Call(partial(self._lane.ask, StoredAnswerRequest(request.job, request)))
         return None if isinstance(answer, Failed) else answer
 
-    def asked(self, request: Request[AnswerT], *, once: bool = False) -> Steps[AnswerT | Failed | None]:
+    def answer_of(self, request: Request[AnswerT], *, once: bool = False) -> Task[AnswerT | Failed | None]:
         """Send a request and return the device's answer. A device that has gone away is brought back, or waited for.
 
         `None`: the device did not come back, which ends its run, or the run is to stop; with `once` also if the device
@@ -133,7 +131,7 @@ class Contact:
         while not self._is_away:
             left_s = self._context.schedule.about_s(request.job.device_id)
             sent = replace(request, left_s=left_s, left_at_least=self._is_open)
-            answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, sent))
+            answer: AnswerT | Failed = yield Call(partial(self._lane.ask, sent))
             if not isinstance(answer, Failed) or answer.kind not in ABSENT_KINDS:
                 kept_out = yield from self._recovery.answered(answer, request.job)
                 if kept_out is None:
@@ -162,17 +160,17 @@ class Contact:
         first decision are expected. If rounds are added, their number is known."""
         return self._context.protocol.budget == "race" and not self._context.more
 
-    def leave(self, failed: Failed) -> Steps[None]:
+    def leave(self, failed: Failed) -> Task[None]:
         """Give the device up for this run."""
         self._is_away = True
         name, failed, is_host = who_is_away(failed, self._facts)
         yield Away(name, failed, len(self._context.outcomes.pending(self._jobs)), is_host)
 
-    def _ready(self, job: Job) -> Steps[Readiness | Failed | None]:
+    def _ready(self, job: Job) -> Task[Readiness | Failed | None]:
         """Wait until the device is ready, or until the protocol ends the wait."""
         wait = Wait(self._limits)
         while not self.stopped():
-            readiness = yield from self.asked(ReadyRequest(job, self._context.protocol.gate, wait.look_s))
+            readiness = yield from self.answer_of(ReadyRequest(job, self._context.protocol.gate, wait.look_s))
             if not isinstance(readiness, Readiness):
                 return readiness
             self._spent_s += readiness.waited_seconds

@@ -8,9 +8,9 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.protocol import sentinel_rules
 from sweeps.records import Block, Job
 from workers.driver.context import DeviceProgress, RunContext
-from workers.driver.device_session import Contact
+from workers.driver.device_session import DeviceSession
 from workers.driver.driver_events import DeviceChanged
-from workers.driver.scheduler import Steps
+from workers.driver.scheduler import Task
 
 SHORT_BLOCK: Mapping[str, Any] = {
     "warmup_iterations": 0,
@@ -25,7 +25,9 @@ SHORT_BLOCK: Mapping[str, Any] = {
 class DriftWatch:
     """The sentinel checks of one device, which has them if its plan has a sentinel."""
 
-    def __init__(self, contact: Contact, facts: DeviceFacts, context: RunContext, progress: DeviceProgress) -> None:
+    def __init__(
+        self, contact: DeviceSession, facts: DeviceFacts, context: RunContext, progress: DeviceProgress
+    ) -> None:
         self._contact = contact
         self._device = facts.name
         self._journal = context.journal
@@ -47,7 +49,7 @@ class DriftWatch:
         """Return the time spans in which the device's speed was shifted, according to all checks so far."""
         return [] if self._sentinel is None else self._journal.sentinels.spans(self._sentinel.key)
 
-    def count_block(self, job_key: str) -> Steps[None]:
+    def count_block(self, job_key: str) -> Task[None]:
         """Count a measured block, and run a check if one is due."""
         if self._sentinel is None:
             return
@@ -57,7 +59,7 @@ class DriftWatch:
         if interval and self._blocks_since >= interval:
             yield from self.check()
 
-    def check(self) -> Steps[None]:
+    def check(self) -> Task[None]:
         """Time the sentinel, and time it again if the device seems to have changed.
 
         Afterwards no job is unchecked, even if the sentinel cannot be timed: otherwise the rounds would wait for a
@@ -70,7 +72,7 @@ class DriftWatch:
         if not self._contact.stopped():
             self._unchecked.clear()
 
-    def _timed(self, job: Job) -> Steps[None]:
+    def _timed(self, job: Job) -> Task[None]:
         self._blocks_since = 0
         protocol = replace(self._protocol, **SHORT_BLOCK)
         earlier = self._journal.attempts.blocks(job.key)

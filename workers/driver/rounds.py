@@ -11,16 +11,18 @@ from sweeps.records import Block, Job
 from workers.driver.batch_screen import Batches
 from workers.driver.contests import Contests
 from workers.driver.context import DeviceProgress, RunContext
-from workers.driver.device_session import Contact
+from workers.driver.device_session import DeviceSession
 from workers.driver.drift import DriftWatch
-from workers.driver.scheduler import Steps
+from workers.driver.scheduler import Task
 
 
 class Rounds:
     """The rounds of one device, whose blocks are timed and stored here. A job that failed too often gets no more
     blocks."""
 
-    def __init__(self, contact: Contact, drift: DriftWatch, context: RunContext, progress: DeviceProgress) -> None:
+    def __init__(
+        self, contact: DeviceSession, drift: DriftWatch, context: RunContext, progress: DeviceProgress
+    ) -> None:
         self._contact = contact
         self._drift = drift
         self._context = context
@@ -30,7 +32,7 @@ class Rounds:
         self._batches = Batches(contact, context, progress)
         self._given_up: set[str] = set()
 
-    def run(self, timed: Sequence[Job], accuracies: int) -> Steps[None]:
+    def run(self, timed: Sequence[Job], accuracies: int) -> Task[None]:
         """Run rounds until all contests are decided. `accuracies`: the number of accuracy passes that follow, for the
         progress."""
         contests = Contests(timed, self._context)
@@ -92,7 +94,7 @@ class Rounds:
             round_, complete = round_ + bool(keys), complete + bool(keys)
         yield from self._confirm(contests, by_key)
 
-    def _decided_again(self, timed: Sequence[Job], by_key: Mapping[str, Job]) -> Steps[Contests]:
+    def _decided_again(self, timed: Sequence[Job], by_key: Mapping[str, Job]) -> Task[Contests]:
         """Return new contests, decided by the blocks that count now."""
         contests = Contests(timed, self._context)
         for blocks in self._measured_before(by_key):
@@ -101,7 +103,7 @@ class Rounds:
             contests.withdraw(key)
         return contests
 
-    def _confirm(self, contests: Contests, by_key: Mapping[str, Job]) -> Steps[None]:
+    def _confirm(self, contests: Contests, by_key: Mapping[str, Job]) -> Task[None]:
         """Measure the winners of races again, and the rivals that check deciding batches. If the device shifted
         meanwhile, it is unknown at which speed these blocks ran: the winners are measured once more."""
         while not self._contact.stopped():
@@ -117,7 +119,7 @@ class Rounds:
                 return
             yield from self._drift.check()
 
-    def _after_race(self, job: Job, existing: int, blocks: int, *, checks: bool = False) -> Steps[None]:
+    def _after_race(self, job: Job, existing: int, blocks: int, *, checks: bool = False) -> Task[None]:
         """Measure the winner of a race again, because the blocks by which it won make it look too fast. With `checks`,
         measure its rival."""
         purpose = "checked" if checks else "confirmed"
@@ -135,7 +137,7 @@ class Rounds:
         if job.key in self._given_up and self._context.outcomes.has_failed(job):
             self._journal.outcomes.reopen(self._context.plan)
 
-    def add(self, timed: Sequence[Job], more: Mapping[str, int]) -> Steps[None]:
+    def add(self, timed: Sequence[Job], more: Mapping[str, int]) -> Task[None]:
         """Measure further rounds of jobs that are measured already: as many as `more` has, by job key. They decide
         nothing."""
         keys = [job.key for job in timed]
@@ -181,7 +183,7 @@ class Rounds:
         all its blocks are of one session."""
         return self._protocol.budget == "full" and not common
 
-    def _left_behind(self, contests: Contests, by_key: Mapping[str, Job], round_: int) -> Steps[None]:
+    def _left_behind(self, contests: Contests, by_key: Mapping[str, Job], round_: int) -> Task[None]:
         """Store the block that an earlier run had requested when that run died, if the block ended all the same. It is
         the first block of this run."""
         for key in shuffled_order([*contests.active], round_, self._protocol.seed):
@@ -194,7 +196,7 @@ class Rounds:
 
     def _block(
         self, job: Job, round_: int, *, confirms: bool = False, checks: bool = False, added: bool = False
-    ) -> Steps[None]:
+    ) -> Task[None]:
         if any(block.round == round_ for block in self._journal.attempts.blocks(job.key)):
             return
         # Failures are counted in this call, because the outcome of a job that is already measured does not show them.

@@ -139,9 +139,9 @@ class Schedule:
         equally long."""
         with self._lock:
             self._builds.learn("", like, "", seconds)
-            self.gone(artifact)
+            self.drop(artifact)
 
-    def gone(self, artifact: str) -> None:
+    def drop(self, artifact: str) -> None:
         """Note that no device waits for the artifact any more: it is built, its build failed, or it is not built in
         this run."""
         with self._lock:

@@ -13,7 +13,7 @@ Returned = TypeVar("Returned")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Call:
     """Slow work, which a run yields between its events. The result is sent into the run's generator, an exception is
     thrown into it."""
 
@@ -21,31 +21,31 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
+class WaitUntil:
     """A wait, which a run yields that has nothing to do until `holds()` is true. Other runs make it true. If no other
     run has work in progress, the run is continued all the same."""
 
     holds: Callable[[], bool]
 
 
-Steps = Generator[Event | Ask | Until, Any, Returned]
-"""The generator of one run: yields the events, `Ask`s and `Until`s of a device or of the builds; `Returned` is its
+Task = Generator[Event | Call | WaitUntil, Any, Returned]
+"""The generator of one run: yields the events, `Call`s and `WaitUntil`s of a device or of the builds; `Returned` is its
 return value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The result of an `Ask`, with which its run continues."""
+    """The result of an `Call`, with which its run continues."""
 
-    run: Steps[None]
+    run: Task[None]
     value: object = None
     error: BaseException | None = None
 
 
-class Hands(Protocol):
-    """The workers that do the work of `Ask`s."""
+class WorkerPool(Protocol):
+    """The workers that do the work of `Call`s."""
 
-    def start(self, run: Steps[None], ask: Ask) -> None: ...
+    def start(self, run: Task[None], ask: Call) -> None: ...
 
     def next(self) -> Answered:
         """Wait for the next answer, whichever is ready first."""
@@ -53,19 +53,19 @@ class Hands(Protocol):
 
 
 class Threads:
-    """One thread for each `Ask`. After Ctrl-C the threads are left behind; they end with the process."""
+    """One thread for each `Call`. After Ctrl-C the threads are left behind; they end with the process."""
 
     def __init__(self) -> None:
         self._answers: SimpleQueue[Answered] = SimpleQueue()
 
-    def start(self, run: Steps[None], ask: Ask) -> None:
+    def start(self, run: Task[None], ask: Call) -> None:
         threading.Thread(target=lambda: self._answers.put(answer(run, ask)), daemon=True).start()
 
     def next(self) -> Answered:
         return self._answers.get()
 
 
-def side_by_side(runs: Sequence[Steps[None]], hands: Hands | None = None) -> Iterator[Event]:
+def run_tasks(runs: Sequence[Task[None]], hands: WorkerPool | None = None) -> Iterator[Event]:
     """Yield the events of all runs as they occur. Only one run executes its own code at a time, so runs may share a
     journal.
 
@@ -76,7 +76,7 @@ def side_by_side(runs: Sequence[Steps[None]], hands: Hands | None = None) -> Ite
         return
     hands = hands or Threads()
     under_way = 0
-    parked: list[tuple[Steps[None], Until]] = []
+    parked: list[tuple[Task[None], WaitUntil]] = []
     ready = [Answered(run) for run in runs]
     while ready or under_way:
         if not ready:
@@ -84,10 +84,10 @@ def side_by_side(runs: Sequence[Steps[None]], hands: Hands | None = None) -> Ite
             under_way -= 1
         answered = ready.pop(0)
         match (yield from _next_step(answered.run, answered)):
-            case Ask() as ask:
+            case Call() as ask:
                 hands.start(answered.run, ask)
                 under_way += 1
-            case Until() as until:
+            case WaitUntil() as until:
                 parked.append((answered.run, until))
         nobody_works = not ready and not under_way
         ready += [Answered(run) for run, until in parked if nobody_works or until.holds()]
@@ -95,17 +95,17 @@ def side_by_side(runs: Sequence[Steps[None]], hands: Hands | None = None) -> Ite
         parked = [entry for entry in parked if entry[0] not in waking]
 
 
-def _alone(run: Steps[None]) -> Iterator[Event]:
+def _alone(run: Task[None]) -> Iterator[Event]:
     answered = Answered(run)
     while (step := (yield from _next_step(run, answered))) is not None:
-        answered = answer(run, step) if isinstance(step, Ask) else Answered(run)
+        answered = answer(run, step) if isinstance(step, Call) else Answered(run)
 
 
-def _next_step(run: Steps[None], answered: Answered) -> Generator[Event, None, Ask | Until | None]:
-    """Yield a run's events up to its next `Ask` or `Until`, and return that; `None`: the run has ended."""
+def _next_step(run: Task[None], answered: Answered) -> Generator[Event, None, Call | WaitUntil | None]:
+    """Yield a run's events up to its next `Call` or `WaitUntil`, and return that; `None`: the run has ended."""
     try:
         step = run.throw(answered.error) if answered.error else run.send(answered.value)
-        while not isinstance(step, Ask | Until):
+        while not isinstance(step, Call | WaitUntil):
             yield step
             step = next(run)
     except StopIteration:
@@ -113,8 +113,8 @@ def _next_step(run: Steps[None], answered: Answered) -> Generator[Event, None, A
     return step
 
 
-def answer(run: Steps[None], ask: Ask) -> Answered:
-    """Do the work of an `Ask`, and return its result or its exception."""
+def answer(run: Task[None], ask: Call) -> Answered:
+    """Do the work of an `Call`, and return its result or its exception."""
     try:
         return Answered(run, value=ask.call())
     except BaseException as error:  # noqa: BLE001  # thrown where it was asked for; unanswered, it would be waited for

@@ -32,7 +32,7 @@ from workers.driver.ladder import AWAY_WAIT, AwayWait
 from workers.driver.plan_outcomes import Outcomes
 from workers.driver.publisher_interface import Publishing
 from workers.driver.schedule import Schedule
-from workers.driver.scheduler import Ask, Steps, side_by_side
+from workers.driver.scheduler import Call, Task, run_tasks
 from workers.executors.interface import DeviceLane, Executor
 from workers.models.prepared_model import PreparedModel
 
@@ -143,7 +143,7 @@ class Driver:
         too."""
         jobs, fields = _by_device(pending), _by_device(needed)
 
-        def run(facts: DeviceFacts) -> Steps[None]:
+        def run(facts: DeviceFacts) -> Task[None]:
             device_id = facts.device_id
             return self._device_run(lanes[facts], facts, jobs.get(device_id, []), fields.get(device_id, []))
 
@@ -157,11 +157,11 @@ class Driver:
             forecast.tell(self._context.schedule, pending, needed, building, beside_ids)
         if building:
             runs.insert(0, self._builds.steps(self._executor, self._prepared))
-        yield from merge_host_events(side_by_side(runs))
+        yield from merge_host_events(run_tasks(runs))
         if local:
             self._publishing.between()
         runs = [run(facts) for facts in local]
-        yield from merge_host_events(side_by_side(runs))
+        yield from merge_host_events(run_tasks(runs))
 
     def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
         """Return the lanes of the devices with pending jobs, and an `Away` for each device that no host has now or that
@@ -185,7 +185,7 @@ class Driver:
 
     def _device_run(
         self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], needed: Sequence[Job]
-    ) -> Steps[None]:
+    ) -> Task[None]:
         """Measure the `jobs` of one device."""
         field = self._builds.field(needed, quiet=catalog.is_here(facts))
         context = replace(self._context, protocol=self._plan.protocol.on(facts.device_id))
@@ -193,7 +193,7 @@ class Driver:
         # Artifacts that only this device waits for are not built any more.
         self._context.schedule.leave(facts.device_id)
         # Another sweep may use this device while slower devices are still measuring.
-        yield Ask(lane.close)
+        yield Call(lane.close)
 
     def _prepare_models(self, pending: Sequence[Job]) -> Iterator[Event]:
         names = {job.model for job in pending}

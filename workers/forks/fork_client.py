@@ -62,12 +62,12 @@ class Forks:
         program: str,
         argv: Sequence[str],
         limits: Limits,
-        told: Told = lambda _: None,
+        report: Told = lambda _: None,
         progress: str = "",
         modules: Sequence[str] = (),
         below: Path | None = None,
     ) -> Ended:
-        """Run a program. `progress`: the file to which the program writes each step of its progress; `told` gets each
+        """Run a program. `progress`: the file to which the program writes each step of its progress; `report` gets each
         step. `modules`: the modules that this program and later ones need; the server imports them once. `below`: the
         folder for the program's output while it runs, instead of the system's folder for temporary files.
 
@@ -84,7 +84,7 @@ class Forks:
                 "stdout": str(out),
                 "stderr": str(err),
             }
-            answer = self._ask(command, told, _patience_s(limits))
+            answer = self._ask(command, report, _patience_s(limits))
             texts = []
             for path in (out, err):
                 try:

@@ -19,7 +19,7 @@ from sweeps.errors import DeviceError, StoreError
 from sweeps.records import Block, Failed
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.hosts.away import leaving
-from workers.hosts.device_slot import Desk, Worker
+from workers.hosts.device_slot import DeviceSlot, Worker
 from workers.hosts.disk import Disk
 from workers.hosts.interface import Beat, Granted, Hello, Hint, HostDevice, Queued, Versions
 from workers.hosts.inventory import Inventory
@@ -56,10 +56,10 @@ class HostAgent:
         outbox: Outbox,
         start: Callable[[DeviceFacts], Worker],
         now: Callable[[], float],
-        apart: Callable[[Callable[[], None]], object] = lambda call: call(),
+        spawn: Callable[[Callable[[], None]], object] = lambda call: call(),
     ) -> None:
         """Create an agent without leases. `folder`: for artifacts and device files of this host. `now` returns seconds
-        since 1970, which are only displayed. `apart` makes a call that may hang, such as to end a worker, and does not
+        since 1970, which are only displayed. `spawn` makes a call that may hang, such as to end a worker, and does not
         wait for it."""
         self._identity = identity
         self._folder = folder
@@ -70,11 +70,11 @@ class HostAgent:
         self._disk = Disk(identity.name, folder, outbox)
         self._start = start
         self._now = now
-        self._spawn = apart
+        self._spawn = spawn
         self._leaving = Event()
         self._hints: dict[tuple[str, str], Hint] = {}
         """The hints, by device id and user."""
-        self._desks: dict[str, Desk] = {}
+        self._desks: dict[str, DeviceSlot] = {}
         """The desks, by device id."""
         self._lock = Lock()
         self._receiving = Lock()
@@ -201,11 +201,11 @@ class HostAgent:
             time.sleep(_LEAVE_POLL_S)
             waited_s += _LEAVE_POLL_S
         with ThreadPoolExecutor(max(1, len(desks))) as pool:
-            list(pool.map(Desk.end, desks))
+            list(pool.map(DeviceSlot.end, desks))
         with suppress(StoreError):
             self._outbox.sync()
 
-    def _answer(self, desk: Desk, device_id: str, epoch: int, request: Request[AnswerT]) -> AnswerT | Failed:
+    def _answer(self, desk: DeviceSlot, device_id: str, epoch: int, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
             if self._leaving.is_set():
                 raise leaving(self._identity.name)
@@ -242,9 +242,9 @@ class HostAgent:
         desk.facts = facts
         return facts
 
-    def _desk(self, device_id: str) -> Desk:
+    def _desk(self, device_id: str) -> DeviceSlot:
         with self._lock:
-            return self._desks.setdefault(device_id, Desk())
+            return self._desks.setdefault(device_id, DeviceSlot())
 
     def _stored(self, result_id: str) -> Any:
         """Return the stored answer; `None` if there is no such result, or the disk cannot be read."""

@@ -25,7 +25,7 @@ class Worker(Protocol):
         ...
 
 
-class Desk:
+class DeviceSlot:
     """One device with its worker and its present lease."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sweeps.errors import DeviceError
 from workers.hosts.interface import Host
 
-Found = tuple[str, Host]
+NamedHost = tuple[str, Host]
 """A text that identifies one start of a host of the lab, and that host."""
 
 _CHECKED_S = 10.0
@@ -19,7 +19,7 @@ class Head:
     """The head, which gets one request at a time. A request without an answer takes seconds: callers that wait
     meanwhile share the failure."""
 
-    def __init__(self, find: Callable[[], Sequence[Found]], clock: Callable[[], float]) -> None:
+    def __init__(self, find: Callable[[], Sequence[NamedHost]], clock: Callable[[], float]) -> None:
         """Prepare to ask the head. `find` returns the hosts that have joined, and raises `DeviceError("head_away",
         ...)` if the head does not answer. `clock` returns seconds and is never set."""
         self._find = find
@@ -28,7 +28,7 @@ class Head:
         self._away: DeviceError | None = None
         self._away_s = self._answered_s = -math.inf
 
-    def ask(self, asked_s: float) -> Sequence[Found]:
+    def ask(self, asked_s: float) -> Sequence[NamedHost]:
         """Return the hosts that have joined. `asked_s`: the time at which the caller began to wait. Raises what `find`
         raises, also if `find` failed for another caller since then."""
         with self._asking:

@@ -14,7 +14,7 @@ _ITS_OWN = ("127.", "localhost:", "[::1]:")
 
 
 @dataclass(slots=True)
-class Known:
+class HostEntry:
     """One host, with the leases that this driver holds on its devices."""
 
     host: Host
@@ -48,7 +48,7 @@ class Known:
     def has(self, device_id: str) -> bool:
         return device_id in self.ids
 
-    def meet(self, answering: Iterable["Known"]) -> None:
+    def meet(self, answering: Iterable["HostEntry"]) -> None:
         """Compare the devices that this host has just reported with those of the other hosts that answer."""
         self.shared &= self.ids
         for host in answering:
@@ -64,7 +64,7 @@ class Known:
         return (":" in address and not address.startswith(_ITS_OWN)) or "._adb" in address
 
 
-def chosen(candidates: Sequence[Known], device_id: str, now_s: float) -> Host | None:
+def chosen(candidates: Sequence[HostEntry], device_id: str, now_s: float) -> Host | None:
     """Choose the same host as all drivers do among those that have the device; `None` if none answers.
 
     Raises `DeviceError("host_away", ...)` if a silent host may be measuring on the device: if one of the hosts has the
@@ -84,7 +84,7 @@ def chosen(candidates: Sequence[Known], device_id: str, now_s: float) -> Host | 
     return answering[0].host
 
 
-def used_at(other: Known, device_id: str, who: str) -> str:
+def used_at(other: HostEntry, device_id: str, who: str) -> str:
     """Return why this driver cannot use a device that another host has as well: who uses it at that host. Empty if
     nobody does.
 

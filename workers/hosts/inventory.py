@@ -24,19 +24,19 @@ class Inventory:
         look: Callable[[str], DeviceFacts],
         clock: Callable[[], float],
         always: Sequence[str] = (),
-        apart: Callable[[Callable[[], None]], object] = lambda call: call(),
+        spawn: Callable[[Callable[[], None]], object] = lambda call: call(),
         kept_out: Callable[[DeviceFacts], DeviceError | None] = lambda _: None,
     ) -> None:
         """Create an empty inventory. `always`: names of devices that exist whatever `listed` returns. `listed` returns
         the names of the devices that are attached now, and by transport the reason why it cannot list that transport's
         devices; it must not disturb the devices. `look` returns the facts of one device, which may take long; it is not
         called for a device that is known to have a runner, and for one device at a time. It may raise `DeviceError`.
-        `apart` makes a call that may take long. `kept_out` returns the reason why nobody may use an attached device."""
+        `spawn` makes a call that may take long. `kept_out` returns the reason why nobody may use an attached device."""
         self._listed = listed
         self._look = look
         self._clock = clock
         self._always = tuple(always)
-        self._spawn = apart
+        self._spawn = spawn
         self._kept_out = kept_out
         self._waiting: list[str] = []
         """The names of devices to ask for their facts: the first one is being asked."""

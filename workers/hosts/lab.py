@@ -11,8 +11,8 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.spec import lab_names
 from workers.hosts.away import LOST, away
-from workers.hosts.head import Found, Head
-from workers.hosts.host_choice import Known, chosen, used_at, waits_for
+from workers.hosts.head import Head, NamedHost
+from workers.hosts.host_choice import HostEntry, chosen, used_at, waits_for
 from workers.hosts.interface import BEAT_S, Beat, Hello, Hint, Host, Queued, Versions
 
 _JOIN_S = 15.0  # the time exceeds the longest call that a follower waits for
@@ -24,7 +24,7 @@ class Lab:
 
     def __init__(
         self,
-        find: Callable[[], Sequence[Found]],
+        find: Callable[[], Sequence[NamedHost]],
         who: str,
         versions: Versions,
         clock: Callable[[], float],
@@ -42,7 +42,7 @@ class Lab:
         self._tell = tell
         self._now = now
         self._messages: set[str] = set()
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, HostEntry] = {}
         self._last_host: dict[str, str] = {}  # the name of the host that had the device last, by device id
         self._places: WeakKeyDictionary[Host, tuple[str, str]] = WeakKeyDictionary()
         """The name and machine of each start of a host, while that start is referenced anywhere."""
@@ -142,7 +142,7 @@ class Lab:
             "offline", f"no host of the lab has {device_id} now", "plug it in again; edgesweep hosts lists all devices"
         )
 
-    def _is_there(self, known: Known, device_id: str) -> bool:
+    def _is_there(self, known: HostEntry, device_id: str) -> bool:
         """Tell whether a host has a device that it no longer reports. Raises `DeviceError("quarantined", ...)` if a
         person quarantined the device there."""
         if all(error.kind != "quarantined" for error in known.hello.refused):
@@ -254,7 +254,7 @@ class Lab:
                     if previous.hello.boot > hello.boot:
                         return
                     del self._known[other_key]
-            known = self._known[key] = Known(host, hello, self._clock(), wrong)
+            known = self._known[key] = HostEntry(host, hello, self._clock(), wrong)
             self._places[host] = known.place
             self._remember(known)
         follower = threading.Thread(target=self._follow, args=(key,), name=f"follow {hello.name}", daemon=True)
@@ -293,12 +293,12 @@ class Lab:
             self._messages.add(message)
             self._tell(message)
 
-    def _remember(self, known: Known) -> None:
+    def _remember(self, known: HostEntry) -> None:
         self._last_host |= {device.facts.device_id: known.hello.name for device in known.hello.devices}
         now_s = self._clock()
         known.meet(other for other in self._known.values() if other is not known and not other.is_silent(now_s))
 
-    def _entry_of(self, host: Host) -> Known:
+    def _entry_of(self, host: Host) -> HostEntry:
         """Return the entry of a host. Raises `DeviceError("host_away", ...)` if the host is no longer in the lab."""
         with self._lock:
             for known in self._known.values():

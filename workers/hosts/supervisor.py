@@ -34,17 +34,28 @@ _ONLY_HERE = ("127.", "::1:", "::ffff:127.")
 @contextmanager
 def only_host(state: Path) -> Iterator[None]:
     """Hold the lock that keeps a second host out of a state folder. Raises `ClusterError`, which names the process of
-    the present host."""
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    the present host, or says why the folder cannot have a lock."""
+    file = _pid_file(state)
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(_pid_file(state), wait_s=GLANCE_S))
+            state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = stack.enter_context(locked(file, wait_s=GLANCE_S))
         except LockedError as error:
             raise ClusterError(
                 f"this machine is a device host already (process {error.process or 'unknown'})",
                 "edgesweep host leave ends that; for a second one give another folder with --state",
             ) from None
-        yield
+        except OSError as error:
+            raise ClusterError(
+                f"{file} cannot be locked ({error})",
+                "give a folder of this user, on a file system that has locks, with --state",
+            ) from error
+        try:
+            yield
+        finally:
+            # Before the next host has written its own id, `leave` must not signal the process that has this one then.
+            with suppress(OSError):
+                os.truncate(lock, 0)
 
 
 def leave(state: Path) -> bool:

@@ -28,8 +28,8 @@ OF_ONE_ARTIFACT = ("no_artifact", "corrupt_push", "no_space")
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest(Request[Batch]):
-    """The request to time `job` and the `others` in this order, in one process, on a device whose readiness was just
-    read.
+    """The request to time `job` and the `other_jobs` in this order, in one process, on a device whose readiness was
+    just read.
 
     Shuffle the jobs anew for each batch. Artifacts that are not on the device are pushed first. All jobs have the same
     runtime, threads and CPUs. A `Failed` as the answer, instead of a `Batch`, belongs to no single job: its kind is
@@ -37,7 +37,7 @@ class BatchRequest(Request[Batch]):
     different programs.
     """
 
-    others: tuple[Job, ...]
+    other_jobs: tuple[Job, ...]
     protocol: Protocol
     readiness: Readiness
     brief: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ class BatchRequest(Request[Batch]):
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        return (self.job, *self.others)
+        return (self.job, *self.other_jobs)
 
     @property
     def result_id(self) -> str:

@@ -37,7 +37,7 @@ class Capture:
     around: bool
     """Tells whether the profiler starts the program that it records; otherwise it runs beside that program until it is
     told to stop."""
-    made: Callable[[str, bool], str]
+    output_path: Callable[[str, bool], str]
     """The function that returns the path of the profiler's output, given a path in the run folder, and whether the
     device is an Android phone."""
     is_there: bool
@@ -71,7 +71,7 @@ CAPTURES: Mapping[str, Capture] = MappingProxyType(
                 argv=_perfetto,
                 around=False,
                 # The service of perfetto may write nowhere else on a phone.
-                made=lambda name, android: (
+                output_path=lambda name, android: (
                     f"/data/misc/perfetto-traces/{name.rpartition('/')[2]}" if android else f"{name}.made"
                 ),
                 is_there=True,
@@ -83,7 +83,7 @@ CAPTURES: Mapping[str, Capture] = MappingProxyType(
                 suffix="simpleperf.data",
                 argv=_simpleperf,
                 around=True,
-                made=lambda name, _: f"{name}.made",
+                output_path=lambda name, _: f"{name}.made",
                 is_there=True,
                 without="give that of the NDK (simpleperf/bin/android/ABI/simpleperf): --capture simpleperf=PATH",
                 opens="`simpleperf report -i FILE` and report_html.py of the NDK read it",
@@ -93,7 +93,7 @@ CAPTURES: Mapping[str, Capture] = MappingProxyType(
                 suffix="apc.tar",
                 argv=_gatord,
                 around=True,
-                made=lambda name, _: f"{name}.apc",
+                output_path=lambda name, _: f"{name}.apc",
                 is_there=False,
                 without="give the gatord of your Arm Performance Studio (streamline/bin/android/arm64/gatord): "
                 "--capture gatord=PATH",
@@ -133,7 +133,7 @@ def run(
     """
     script = push_program(device, Program(path=str(SCRIPT)))
     name = f"{script.rpartition('/')[0]}/capture-{secrets.token_hex(8)}"
-    output = capture.made(name, device.facts().os_build.startswith("Android"))
+    output = capture.output_path(name, device.facts().os_build.startswith("Android"))
     recording = capture.argv(program, output, deadline_s)
     if capture.around:
         words = ["around", name, output, *recording, "sh", script, "inside", name, *argv]

@@ -147,7 +147,7 @@ class DeviceRunner:
         """Return the fixed-performance mode of this device. Only the first call's `requested` counts: all blocks of a
         run want the same."""
         if self._fixed is None:
-            self._fixed = FixedPerformance(self.device, self.facts.device_id, self._marks, wanted=requested)
+            self._fixed = FixedPerformance(self.device, self.facts.device_id, self._marks, requested=requested)
         return self._fixed
 
     @property

@@ -32,13 +32,13 @@ class FixedPerformance:
     per block. Callers that ask the device for something else between blocks, or wait, call `end` first.
     """
 
-    def __init__(self, device: Device, device_id: str, folder: Path, *, wanted: bool = True) -> None:
+    def __init__(self, device: Device, device_id: str, folder: Path, *, requested: bool = True) -> None:
         self.on: bool | None = None
         self._device = device
         self._device_id = device_id
         self._folder = folder
         self._marker = _marker(device_id, folder)
-        self._has: bool | None = None if wanted else False
+        self._has: bool | None = None if requested else False
         self._was_on = False
         self._round: int | None = None
         """The round for which the mode stays on between two blocks."""

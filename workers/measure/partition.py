@@ -41,7 +41,7 @@ def partition(device_runner: DeviceRunner, job: Job, deadline_s: float) -> Parti
     argv = runtime.profile_command(request, iterations=1, warmup=0, program=path)
     argv = argv if path else command_within(argv, job.variant.runner_toolchain)
     try:
-        _, profile = processes.told(device_runner.device, argv, runtime.parse_profile, deadline_s)
+        _, profile = processes.output_of(device_runner.device, argv, runtime.parse_profile, deadline_s)
     except RunnerError as error:
         if error.kind != "bad_arguments":
             raise

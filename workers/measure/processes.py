@@ -31,13 +31,13 @@ def report(
     """
     argv = runtime.command(request, program)
     argv = argv if program else command_within(argv, toolchain)
-    completed, run_report = told(device, argv, runtime.parse, deadline_s)
+    completed, run_report = output_of(device, argv, runtime.parse, deadline_s)
     if wrong := _other_release(run_report, toolchain):
         raise wrong
     return completed, run_report
 
 
-def told(
+def output_of(
     device: Device, argv: Sequence[str], parse: Callable[[bytes], ToldT], deadline_s: float
 ) -> tuple[Completed, ToldT]:
     """Run a runner's process, and return its output, raw and as `parse` reads it. Raises `DeviceError`, and
@@ -47,7 +47,7 @@ def told(
 
 
 def read(completed: Completed, parse: Callable[[bytes], ToldT]) -> ToldT:
-    """Return the output of a process that has ended, as `parse` reads it; raises as in `told`."""
+    """Return the output of a process that has ended, as `parse` reads it; raises as in `output_of`."""
     if completed.exit_code != 0:
         try:
             # A runner that knows the fault reports it before it ends.

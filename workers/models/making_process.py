@@ -32,7 +32,7 @@ def make(request: Request) -> None:
 def try_model(request: Request) -> None:
     """Load a model, and run it on a few images; and, if the request has `data`, on labelled images."""
     model, code, _, _ = request.read()
-    named = request.asked().get("data")
+    named = request.read_inputs().get("data")
     data = None if named is None else DataSpec.model_validate_json(json.dumps(named))
     # The images are read before any of the model's code runs.
     sample = None if data is None else sampling.labelled_sample(data, model.input_shape, SAMPLE_S)
@@ -63,7 +63,7 @@ def try_images(request: Request) -> None:
     `one_size`: the size of all images that can be read; empty if there are several sizes, or if opening stopped before
     the last image.
     """
-    inputs = request.asked()
+    inputs = request.read_inputs()
     until_s = time.monotonic() + inputs["seconds"]
     problems: list[dict[str, str]] = []
     sizes: list[tuple[int, int]] = []
@@ -95,7 +95,7 @@ def try_images(request: Request) -> None:
 def try_set(request: Request) -> None:
     """Open a torchvision data set that is on this disk, and its first image. Downloads nothing."""
     torchvision_data = torchvision_sets()
-    inputs = request.asked()
+    inputs = request.read_inputs()
     name, root = inputs["dataset"], Path(inputs["root"])
     try:
         dataset = torchvision_data.opened(name, root, held_out=inputs["held_out"], download=False)

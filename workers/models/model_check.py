@@ -32,7 +32,7 @@ RUN_SILENT_S = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Trial:
     """The outcome of trying a model, a folder or a data set."""
 
     what: str
@@ -65,7 +65,7 @@ def try_models(
     below: Path | None = None,
     data: DataSpec | None = None,
     forks: Forks | None = None,
-) -> Iterator[tuple[ModelSpec, int | ModelError, Tried]]:
+) -> Iterator[tuple[ModelSpec, int | ModelError, Trial]]:
     """Yield each model with its number of classes, or the error why it cannot be used, and a line about it. `below`:
     the folder for temporary files, instead of the system's. `data`: if given, a model with a checkpoint is also run on
     some of its labelled images, and further lines tell its accuracy and the doubts about it."""
@@ -80,33 +80,33 @@ def try_models(
                 request.write(model, code, workspace)
                 if data is not None and model.weights not in WEIGHTS:
                     request.ask({"data": data.model_dump(mode="json")})
-                answer = model_process.asked("try_model", folder, model.source, limits=limits, forks=forks)
+                answer = model_process.ask("try_model", folder, model.source, limits=limits, forks=forks)
                 if not has_types(answer, {"classes": int, "parameters": int, "weights_text": str}):
                     raise overwritten(model.source)
         except ModelError as error:
-            yield model, error, Tried(what=model.name, problem=True, message=error.message, next_step=error.next_step)
+            yield model, error, Trial(what=model.name, problem=True, message=error.message, next_step=error.next_step)
             continue
         origin = f"weights: {model.weights}, which the run makes or downloads" if model.weights in WEIGHTS else "loads"
         origin = "; ".join(filter(None, (origin, answer["weights_text"])))
         message = f"{origin}; {answer['parameters']:,} parameters, {answer['classes']} classes"
-        yield model, int(answer["classes"]), Tried(what=model.name, problem=False, message=message)
+        yield model, int(answer["classes"]), Trial(what=model.name, problem=False, message=message)
         if data is not None and "sample" in answer:
             for outcome in _original(model.name, answer["sample"], data):
                 yield model, int(answer["classes"]), outcome
 
 
-def _original(name: str, answer: Any, data: DataSpec) -> Iterator[Tried]:
+def _original(name: str, answer: Any, data: DataSpec) -> Iterator[Trial]:
     """Yield the original's accuracy figure, and the doubts about it."""
     try:
         sample = sampled(answer)
     except (KeyError, TypeError, ValueError, OverflowError):
         return  # the user's code wrote into the answer
     top1 = figure(sample.answers)
-    yield Tried(
+    yield Trial(
         what=name, problem=False, message=f"the original has {top1.text}", code="original", figures=asdict(top1)
     )
     for doubt in doubts(sample.answers, evaluated_levels(data), sample.inputs):
-        yield Tried(
+        yield Trial(
             what=name,
             problem=False,
             message=doubt.message,
@@ -127,7 +127,7 @@ class Evaluated:
     labels."""
 
 
-def try_folders(data: DataSpec, seconds: float) -> Iterator[tuple[Path, int, Tried]]:
+def try_folders(data: DataSpec, seconds: float) -> Iterator[tuple[Path, int, Trial]]:
     """Yield each folder with the number of its classes and a line about it; several lines if several files cannot be
     used."""
     folders = {source.path for source in (data.calibration, data.evaluation) if isinstance(source, FolderData)}
@@ -135,13 +135,13 @@ def try_folders(data: DataSpec, seconds: float) -> Iterator[tuple[Path, int, Tri
         try:
             files, classes = files_in(root)
         except DataError as error:
-            yield root, 0, Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
+            yield root, 0, Trial(what=str(root), problem=True, message=error.message, next_step=error.next_step)
             continue
         for outcome in _try_files(root, files, len(classes), seconds):
             yield root, len(classes), outcome
 
 
-def try_evaluation(data: DataSpec, seconds: float, below: Path | None = None) -> tuple[Evaluated, tuple[Tried, ...]]:
+def try_evaluation(data: DataSpec, seconds: float, below: Path | None = None) -> tuple[Evaluated, tuple[Trial, ...]]:
     """Try only the evaluation images: without calibration images, only some builds fail. `below`: as in
     `try_models`."""
     match data.evaluation:
@@ -149,7 +149,7 @@ def try_evaluation(data: DataSpec, seconds: float, below: Path | None = None) ->
             try:
                 files, classes = evaluation_files(data.calibration, data.evaluation)
             except DataError as error:
-                outcome = Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
+                outcome = Trial(what=str(root), problem=True, message=error.message, next_step=error.next_step)
                 return Evaluated(what="", classes=None), (outcome,)
             evaluated = Evaluated(what="the evaluation folder", classes=classes)
             return evaluated, tuple(_try_files(root, files, classes, seconds, below))
@@ -163,32 +163,32 @@ def try_evaluation(data: DataSpec, seconds: float, below: Path | None = None) ->
 
 def _try_files(
     root: Path, files: Sequence[Path], classes: int, seconds: float, below: Path | None = None
-) -> Iterator[Tried]:
+) -> Iterator[Trial]:
     try:
         answer = opened(root, files, seconds, below=below)
     except ModelError as error:
-        yield Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
+        yield Trial(what=str(root), problem=True, message=error.message, next_step=error.next_step)
         return
     for problem in answer["problems"]:
-        yield Tried(what=str(root), problem=True, **problem)
+        yield Trial(what=str(root), problem=True, **problem)
     if not answer["problems"]:
         message = f"{len(files)} images in {classes} classes can be opened, {answer['whole']} were decoded"
-        yield Tried(what=str(root), problem=False, message=message)
+        yield Trial(what=str(root), problem=False, message=message)
 
 
-def _try_set(source: TorchvisionData, *, held_out: bool, below: Path | None = None) -> tuple[int | None, Tried]:
+def _try_set(source: TorchvisionData, *, held_out: bool, below: Path | None = None) -> tuple[int | None, Trial]:
     name = f"{source.dataset}, {'evaluation' if held_out else 'calibration'}"
     try:
         with folder_of_request(below) as folder:
             inputs = {"dataset": source.dataset, "root": str(source.root), "held_out": held_out}
             Request(folder).ask(inputs)
-            answer = model_process.asked("try_set", folder, source.dataset)
+            answer = model_process.ask("try_set", folder, source.dataset)
     except (DataError, ModelError) as error:
-        return None, Tried(what=name, problem=True, message=error.message, next_step=error.next_step)
+        return None, Trial(what=name, problem=True, message=error.message, next_step=error.next_step)
     message = "not in its folder yet, or not whole: the run downloads it"
     if answer["images"]:
         message = f"{answer['images']:,} images, the first can be opened"
-    return answer["classes"], Tried(what=name, problem=False, message=message)
+    return answer["classes"], Trial(what=name, problem=False, message=message)
 
 
 def opened(
@@ -198,12 +198,12 @@ def opened(
     `ModelError` if the process fails."""
     with folder_of_request(below) as folder:
         Request(folder).ask({"files": [str(file) for file in files], "seconds": seconds})
-        return model_process.asked(model_process.TRY_IMAGES, folder, str(root), forks=forks)
+        return model_process.ask(model_process.TRY_IMAGES, folder, str(root), forks=forks)
 
 
 def try_all(
     models: Sequence[ModelSpec], data: DataSpec, roots: Sequence[Path], workspace: Workspace, seconds: float
-) -> Iterator[Tried]:
+) -> Iterator[Trial]:
     """Yield lines about the models, then about the images, then about models and images that do not belong together."""
     classes: dict[str, int] = {}
     for model, count_or_error, outcome in try_models(models, roots, workspace, data=data):
@@ -225,14 +225,14 @@ def try_all(
     yield from together(classes, evaluated)
 
 
-def _try_channels(model: ModelSpec, data: DataSpec) -> Iterator[Tried]:
+def _try_channels(model: ModelSpec, data: DataSpec) -> Iterator[Trial]:
     try:
         check_channels(data, model.input_shape[1])
     except DataError as error:
-        yield Tried(what=model.name, problem=True, message=error.message, next_step=error.next_step)
+        yield Trial(what=model.name, problem=True, message=error.message, next_step=error.next_step)
 
 
-def together(classes: Mapping[str, int], evaluated: Evaluated) -> Iterator[Tried]:
+def together(classes: Mapping[str, int], evaluated: Evaluated) -> Iterator[Trial]:
     """Yield a line for each model that has another number of classes than the data. `classes`: the numbers by the
     model's name."""
     evaluated_classes = evaluated.classes
@@ -240,14 +240,14 @@ def together(classes: Mapping[str, int], evaluated: Evaluated) -> Iterator[Tried
         return
     for name, count in classes.items():
         if evaluated_classes > count:
-            yield Tried(
+            yield Trial(
                 what=name,
                 problem=True,
                 message=f"it answers {count} classes, {evaluated.what} has {evaluated_classes}",
                 next_step="give data with the model's own classes, in their order (folders sorted by name)",
             )
         elif evaluated_classes < count:
-            yield Tried(
+            yield Trial(
                 what=name,
                 problem=False,
                 message=f"it answers {count} classes, {evaluated.what} has {evaluated_classes}: these (of a folder: "

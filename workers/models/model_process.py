@@ -57,13 +57,13 @@ def make(
     with folder_of_request(workspace.temporary) as folder:
         request = Request(folder)
         request.write(model, code, workspace, images)
-        answer = asked("make", folder, model.source, progress)
+        answer = ask("make", folder, model.source, progress)
         return request.package(model, code, answer), None if images is None else request.logits(
             len(images), model.source
         )
 
 
-def asked(
+def ask(
     program: str,
     folder: Path,
     source: str,

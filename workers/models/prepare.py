@@ -85,7 +85,7 @@ def _doubts(data: DataSpec, logits: Logits, evaluation: Dataset) -> tuple[Doubt,
         return ()
     answers = Answers(
         labels=evaluation.labels.tolist(),
-        given=logits.argmax(axis=1).tolist(),
+        predicted=logits.argmax(axis=1).tolist(),
         outputs=logits.shape[1],
         classes=evaluation.classes or (),
     )

@@ -52,16 +52,16 @@ class Request:
             np.save(self.images, images, allow_pickle=False)
 
     def read(self) -> tuple[ModelSpec, OwnCode | None, Workspace, Images | None]:
-        inputs = self.asked()
+        inputs = self.read_inputs()
         images = np.load(self.images, mmap_mode="r", allow_pickle=False) if self.images.exists() else None
         model = ModelSpec.model_validate_json(json.dumps(inputs["model"]))
         return model, _code(inputs.get("code")), Workspace(Path(inputs["workspace"])), images
 
     def ask(self, inputs: Mapping[str, object]) -> None:
         """Add inputs to the request."""
-        (self.folder / "request.json").write_text(json.dumps({**self.asked(), **inputs}))
+        (self.folder / "request.json").write_text(json.dumps({**self.read_inputs(), **inputs}))
 
-    def asked(self) -> dict[str, Any]:
+    def read_inputs(self) -> dict[str, Any]:
         file = self.folder / "request.json"
         inputs: dict[str, Any] = json.loads(read_regular(file, _REQUEST_BYTES)) if file.exists() else {}
         return inputs
@@ -86,7 +86,7 @@ class Request:
 
     def code(self) -> OwnCode | None:
         """Return the model's code in the request."""
-        return _code(self.asked().get("code"))
+        return _code(self.read_inputs().get("code"))
 
     def has_answer(self) -> bool:
         """Tell whether anything exists at the path of the answer."""

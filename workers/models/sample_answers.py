@@ -22,7 +22,7 @@ class Sampled:
         answers, inputs = self.answers, self.inputs
         return {
             "labels": list(answers.labels),
-            "given": list(answers.given),
+            "given": list(answers.predicted),
             "outputs": answers.outputs,
             "classes": list(answers.classes),
             "low": inputs.low,
@@ -46,7 +46,7 @@ def sampled(document: Mapping[str, Any]) -> Sampled:
     return Sampled(
         Answers(
             labels=labels,
-            given=predicted,
+            predicted=predicted,
             outputs=outputs,
             classes=tuple(str(name)[:_LONGEST_NAME] for name in document["classes"]),
         ),

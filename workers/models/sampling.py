@@ -128,7 +128,10 @@ def answered(
         tell()
     images = sample.images[: len(predicted)]
     answers = Answers(
-        labels=sample.labels[: len(predicted)].tolist(), given=predicted, outputs=outputs, classes=sample.classes or ()
+        labels=sample.labels[: len(predicted)].tolist(),
+        predicted=predicted,
+        outputs=outputs,
+        classes=sample.classes or (),
     )
     better, percent = "", None
     if normalized is not None and doubts(answers):
@@ -148,7 +151,7 @@ def _better(
     """Return the usual normalization with which most `images` are classified correctly, and their share in percent;
     empty and `None` if none is shown to be better than the present one, or all leave a doubt."""
     labels = np.array(answers.labels[: len(images)])
-    before = labels == answers.given[: len(images)]
+    before = labels == answers.predicted[: len(images)]
     most = 0
     better: tuple[str, float | None] = "", None
     plain = images * _planes(normalized[1], images) + _planes(normalized[0], images)
@@ -157,7 +160,7 @@ def _better(
         predicted = eager_logits(network, normalised, batch).argmax(axis=1)
         right = labels == predicted
         lost, gained = int((before & ~right).sum()), int((right & ~before).sum())
-        retried = replace(answers, labels=labels.tolist(), given=predicted.tolist())
+        retried = replace(answers, labels=labels.tolist(), predicted=predicted.tolist())
         if right.sum() > most and side(lost, gained, len(images), 0.0) == "below" and not doubts(retried):
             most = int(right.sum())
             better = f"mean: {_listed(mean)}, std: {_listed(std)}", 100 * most / len(images)

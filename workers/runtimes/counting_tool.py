@@ -93,7 +93,7 @@ def text_of(name: str, printed: bytes) -> str:
         raise RunnerError("garbled", f"the output of {name} is not UTF-8 (byte {error.start})") from error
 
 
-def said(printed: bytes) -> str:
+def error_text(printed: bytes) -> str:
     """Return the stderr of a program that failed, at most its first 100,000 bytes; bytes that are not UTF-8 are
     replaced."""
     return printed[:_MAX_STDERR].decode("utf-8", errors="replace")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeps.errors import RunnerError
-from sweeps.stored_profiles import LABEL, KeptOperator
+from sweeps.stored_profiles import LABEL, StoredOperator
 
 _MAX_BYTES = 256 * 1024 * 1024
 _MAX_NS = 2**63 - 1
@@ -154,10 +154,10 @@ def nested(runs: Sequence[OperatorRun]) -> list[OperatorRun]:
     ]
 
 
-def kept_operators(profile: Profile) -> tuple[KeptOperator, ...]:
+def kept_operators(profile: Profile) -> tuple[StoredOperator, ...]:
     """Return the operators as a workspace stores them, the slowest first."""
     return tuple(
-        KeptOperator(
+        StoredOperator(
             name=operator.name,
             where=operator.where,
             calls_per_iteration=operator.calls,

@@ -7,10 +7,13 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError, in_one_line
 from sweeps.extras import install_line
+from sweeps.skip_kinds import Skip
 from sweeps.spec import built_in, catalog
 from sweeps.spec.entries import RuntimeEntry
+from sweeps.variant import Variant
 from workers.runtimes.interface import Runtime
 
 _REPAIR = "repair the package that provides it, or remove it from the sweep"
@@ -25,6 +28,23 @@ def get(name: str) -> Runtime:
     module, _, attribute = _entry(name).target.partition(":")
     runtime: Runtime = _loaded(name, lambda: getattr(importlib.import_module(module), attribute)())
     return runtime
+
+
+def skip_of(variant: Variant, facts: DeviceFacts) -> Skip | None:
+    """The answer of the variant's runtime to `Runtime.supports`.
+
+    Raises `EdgeSweepError` as `get` does, and if a runtime of another package answers something else.
+    """
+    name = variant.runtime
+    answer: object = get(name).supports(variant, facts)
+    if answer is None or isinstance(answer, Skip):
+        return answer
+    package = _entry(name).target.partition(":")[0].partition(".")[0]
+    raise EdgeSweepError(
+        f"the runtime {name} of the package {package} does not work: its supports() must return None or a "
+        f"sweeps.skip_kinds.Skip, and returned {answer!r:.200}",
+        f"update or repair {package}, or take {name} out of runtime in grids",
+    )
 
 
 def for_phones(name: str) -> ModuleType:

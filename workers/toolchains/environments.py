@@ -114,7 +114,7 @@ def remove(chosen: Toolchain) -> Environment:
     return removed
 
 
-def made() -> list[Environment]:
+def installed() -> list[Environment]:
     """Return all environments on this machine for this version of Python, complete or not."""
     environments = []
     for folder in sorted(_root().glob("*-*-cp*")):

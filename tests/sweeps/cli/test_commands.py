@@ -74,7 +74,7 @@ def database(folder: Path) -> None:
 
 
 @pytest.fixture
-def ended(folder: Path, edgesweep: Command) -> Path:
+def ended(folder: Path, edgesweep: Command, forked_runners: None) -> Path:
     """A workspace where the sweep file has run to its end. Nobody writes into it."""
 
     def run(made: Path) -> None:
@@ -340,7 +340,7 @@ def _accuracies(folder: Path) -> int:
 
 
 @pytest.mark.system
-@pytest.mark.usefixtures("database")
+@pytest.mark.usefixtures("database", "forked_runners")
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_while_a_phone_is_used_and_the_rest_is_built_loses_nothing(
     folder: Path, edgesweep: Command, start: Start, times: int

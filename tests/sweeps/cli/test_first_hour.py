@@ -15,6 +15,7 @@ from tests.own_model import make_data
 pytestmark = [
     pytest.mark.system,
     pytest.mark.long,
+    pytest.mark.usefixtures("forked_runners"),
     # Of torch, for an int8 transformer's class token: whether it says so depends on what calibration found.
     pytest.mark.filterwarnings("ignore:All inputs of this cat operator:UserWarning"),
 ]

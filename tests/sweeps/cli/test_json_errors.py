@@ -61,6 +61,28 @@ def test_arguments_that_no_command_takes_are_a_document(name: str, tmp_path: Pat
     assert "--help" in error["next_step"]
 
 
+@pytest.mark.parametrize(
+    ("words", "message", "step"),
+    [
+        (("foo", "--json"), "No such command 'foo'.", "main --help"),
+        (("--json", "foo"), "No such option '--json'", "main --help"),
+        (("--json", "rank"), "No such option '--json'", "main --help"),
+        (("--json",), "No such option '--json'", "main --help"),
+        (("--no-such-option", "rank", "--json"), "No such option '--no-such-option'", "main --help"),
+        (("journal", "foo", "--json"), "No such command 'foo'.", "main journal --help"),
+        (("journal", "--json", "verify"), "No such option '--json'", "main journal --help"),
+    ],
+)
+def test_words_that_lead_to_no_command_are_a_document(
+    words: tuple[str, ...], message: str, step: str, tmp_path: Path
+) -> None:
+    done = invoked(words, tmp_path)
+    error = error_in(done)
+    assert (done.exit_code, error["kind"], error["next_step"]) == (2, USAGE, step)
+    assert error["message"].startswith(message)
+    assert error["message"] in done.stderr
+
+
 def test_a_package_that_is_missing_is_a_document(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lacking = LazyCommand("lacking", "there_is_no_such_package.module:command", "Needs what is not there.")
     monkeypatch.setitem(main.commands, "lacking", lacking)

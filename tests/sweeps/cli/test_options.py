@@ -9,9 +9,9 @@ import click
 import pytest
 
 from sweeps.cli.main import COMMANDS, LazyCommand
-from sweeps.command_hints import Here
+from sweeps.command_hints import CommandHints
 from sweeps.launching.live_report import LiveFile
-from sweeps.launching.sweep_commands import DEMO, here, running_now, runs_now
+from sweeps.launching.sweep_commands import DEMO, command_hints, running_now, runs_now
 from sweeps.workspace import Workspace
 
 
@@ -30,7 +30,7 @@ def test_the_command_to_run_on_names_the_file_and_a_workspace_that_is_not_the_us
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EDGESWEEP_WORKSPACE", raising=False)
-    hints = here(Workspace(tmp_path / folder), "s", file)
+    hints = command_hints(Workspace(tmp_path / folder), "s", file)
     assert hints.run == command
     where = hints.workspace
     assert where == command[command.find(" --w") :] * ("--workspace" in command)
@@ -41,7 +41,7 @@ def test_the_command_to_run_on_names_the_file_and_a_workspace_that_is_not_the_us
 
 def test_the_workspace_of_the_environment_is_the_usual_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGESWEEP_WORKSPACE", str(tmp_path / "here"))
-    assert here(Workspace(tmp_path / "here")).run == "edgesweep run SWEEP.yaml"
+    assert command_hints(Workspace(tmp_path / "here")).run == "edgesweep run SWEEP.yaml"
 
 
 def test_the_file_of_the_last_run_is_named_and_a_run_that_goes_on_is_told(
@@ -59,10 +59,10 @@ def test_the_file_of_the_last_run_is_named_and_a_run_that_goes_on_is_told(
         assert runs_now(workspace, "nets")
         assert not runs_now(workspace, "others")
     assert [*running_now(workspace)] == []
-    assert here(workspace, "nets").run == "edgesweep run nets.yaml"
-    assert here(workspace, "others").run == "edgesweep run SWEEP.yaml"
+    assert command_hints(workspace, "nets").run == "edgesweep run nets.yaml"
+    assert command_hints(workspace, "others").run == "edgesweep run SWEEP.yaml"
     file.unlink()
-    assert here(workspace, "nets").run == "edgesweep run SWEEP.yaml"
+    assert command_hints(workspace, "nets").run == "edgesweep run SWEEP.yaml"
 
 
 @pytest.mark.parametrize("how", ["ended", "killed"])
@@ -93,7 +93,7 @@ def test_a_command_in_advice_has_the_workspace_where_it_takes_one(name: str) -> 
         **{(name, verb): subcommand for verb, subcommand in subcommands.items()},
     }.items():
         text = f"edgesweep {' '.join(path)}"
-        done = shlex.split(Here(workspace=" --workspace w").typed(text))
+        done = shlex.split(CommandHints(workspace=" --workspace w").typed(text))
         takes = any("--workspace" in option.opts for option in subcommand.params) and name not in _OF_THIS_COMPUTER
         assert ("--workspace" in done) == takes, text
         before = tuple(done[1 : done.index("--workspace")]) if takes else ()
@@ -111,4 +111,4 @@ def test_a_command_in_advice_has_the_workspace_where_it_takes_one(name: str) -> 
     ],
 )
 def test_a_command_that_has_its_workspace_is_left_as_it_is(text: str, typed: str) -> None:
-    assert Here(workspace=" -W").typed(text) == typed
+    assert CommandHints(workspace=" -W").typed(text) == typed

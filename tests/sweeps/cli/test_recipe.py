@@ -54,6 +54,7 @@ def recipe(folder: Path, edgesweep: Command) -> Command:
 @pytest.mark.long
 @pytest.mark.runtime("executorch")
 @pytest.mark.runtime("onnxruntime")
+@pytest.mark.usefixtures("forked_runners")
 def test_a_model_of_one_s_own_goes_through_the_recipe_once(folder: Path, recipe: Command) -> None:
     done = recipe("sweep.yaml", "--json")
     assert done.returncode == 0, done.stderr
@@ -110,9 +111,9 @@ def test_a_model_of_one_s_own_goes_through_the_recipe_once(folder: Path, recipe:
 
 
 @pytest.mark.system
-@pytest.mark.usefixtures("unscriptable_net")
+@pytest.mark.usefixtures("unscriptable_net", "forked_runners")
 def test_a_model_that_cannot_be_scripted_keeps_its_eager_step_and_says_why(recipe: Command) -> None:
-    done = recipe("sweep.yaml", "--json")
+    done = recipe("sweep.yaml", "--rounds", "1", "--json")
     assert done.returncode == 0, done.stderr
     steps = json.loads(done.stdout)["recipes"][0]["steps"]
     assert steps[0]["outcome"] == "measured"

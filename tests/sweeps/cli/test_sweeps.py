@@ -15,7 +15,6 @@ from mlflow.exceptions import MlflowException
 
 from sweeps.cli.main import main
 from sweeps.errors import StoreError
-from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.journal_check import verify
 from sweeps.journal.rebuild import rebuild
@@ -32,21 +31,10 @@ from sweeps.store.read_journal import read_sweep
 from sweeps.store.run_content import JOB_KEY, RECORD
 from sweeps.store.verify import verify_published
 from sweeps.workspace import Workspace
+from tests.builders import imported_of
 from tests.store_double import DoubleClient, doubled
 
-HAND_RUN = Imported(
-    model="net",
-    variant="as the phone's app runs it",
-    device="Globex Phone 9",
-    device_id="",
-    tool="speed_benchmark_torch",
-    mean_ms=7.0,
-    iterations=50,
-    p50_ms=None,
-    log="run.txt",
-    log_sha256="0" * 64,
-    imported="2026-11-01T12:00:00+00:00",
-)
+HAND_RUN = imported_of(variant="as the phone's app runs it", device="Globex Phone 9", mean_ms=7.0)
 
 
 @pytest.fixture

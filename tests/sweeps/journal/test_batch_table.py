@@ -13,11 +13,6 @@ from sweeps.records import Conditions, Failed, Measured
 from sweeps.settled import Settled
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "journal.sqlite"
-
-
 def item(key: str, ms: float = 10.0) -> BatchItem:
     return BatchItem(
         job_key=key,

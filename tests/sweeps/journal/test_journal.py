@@ -41,12 +41,6 @@ def path(tmp_path):
     return folder / "journal.sqlite"
 
 
-@pytest.fixture
-def journal(path):
-    with Journal.open(path) as journal:
-        yield journal
-
-
 def measure(journal, records, job, rounds=2):
     for round_ in range(rounds):
         journal.attempts.add_block(records.block(job, round_))

@@ -23,11 +23,6 @@ from sweeps.settled import Settled
 from sweeps.store.verdicts import Verdicts
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "journal.sqlite"
-
-
 def measure(journal, records, job, ms=5.0, rounds=2):
     for round_ in range(rounds):
         journal.attempts.add_block(records.block(job, round_, ms=ms + round_ / 10))

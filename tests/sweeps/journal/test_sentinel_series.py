@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sweeps.journal.journal import Journal
 from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.journal.sentinels import Sentinels
 from sweeps.protocol.sentinel_rules import CHECK_BLOCKS, round_of
@@ -25,17 +24,6 @@ def clock(monkeypatch):
         monkeypatch.setattr("sweeps.journal.attempts.now", lambda: text)
 
     return set_to
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "journal.sqlite"
-
-
-@pytest.fixture
-def journal(path):
-    with Journal.open(path) as journal:
-        yield journal
 
 
 def measure(journal, clock, records, job, run, *, rounds=1, first=0, ends_after_s=60):

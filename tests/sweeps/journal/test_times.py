@@ -4,19 +4,11 @@ import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
 
-import pytest
-
 from sweeps.batches import StoredBatch
 from sweeps.journal.journal import Journal
 from tests.sweeps.journal.test_batch_table import item
 
 NOON_S = datetime(2026, 1, 2, 12, tzinfo=UTC).timestamp()
-
-
-@pytest.fixture
-def journal(tmp_path):
-    with Journal.open(tmp_path / "journal.sqlite") as journal:
-        yield journal
 
 
 def at(journal: Journal, seconds: float, table: str = "attempts") -> None:

@@ -18,7 +18,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.sweep_progress import read_status
 from sweeps.launching import driver, reachable_devices
 from sweeps.launching.preview import preview
-from sweeps.launching.record import Ask
+from sweeps.launching.record import StartRequest
 from sweeps.launching.start import environment, last_lines, resume, start
 from sweeps.launching.text_check import Problem, check
 from sweeps.workspace import Workspace
@@ -50,8 +50,8 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def ask(pid: int, request: str = "stop") -> Ask:
-    return Ask(what=request, by="a test", at_s=time.time(), pid=pid)
+def ask(pid: int, request: str = "stop") -> StartRequest:
+    return StartRequest(what=request, by="a test", at_s=time.time(), pid=pid)
 
 
 def test_a_lab_of_the_dashboard_s_environment_is_none_of_a_sweep_s(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,9 +72,9 @@ def test_a_sweep_that_fails_while_it_starts_belongs_to_nobody_here_and_says_why(
     until(lambda: driver.find(workspace).state == "idle")
     run = driver.find(workspace)
     assert (run.launched, run.sweep, run.launch) == (True, "small", launch)
-    assert run.told is not None
-    assert run.told.ended == "failed"
-    assert run.told.problem == "there is no simulated phone 'nobody'"
+    assert run.current_report is not None
+    assert run.current_report.ended == "failed"
+    assert run.current_report.problem == "there is no simulated phone 'nobody'"
     assert last_lines(Path(launch.log))[-2] == "edgesweep: there is no simulated phone 'nobody'"
 
 
@@ -97,10 +97,10 @@ def test_a_paused_and_resumed_sweep_measures_nothing_twice_even_if_the_disk_fill
         driver.stop(workspace, ask(launch.pid, "pause"))
     until(lambda: driver.find(workspace).state == "idle")
     paused = driver.find(workspace)
-    assert paused.asked is not None
-    assert paused.asked.what == "pause"
-    assert paused.told is not None
-    assert paused.told.ended == "stopped"
+    assert paused.end_request is not None
+    assert paused.end_request.what == "pause"
+    assert paused.current_report is not None
+    assert paused.current_report.ended == "stopped"
     with pytest.raises(WorkspaceError, match="runs no sweep in this workspace now"):
         driver.stop(workspace, ask(launch.pid))
 
@@ -111,9 +111,9 @@ def test_a_paused_and_resumed_sweep_measures_nothing_twice_even_if_the_disk_fill
     assert (again.sweep, again.options) == ("small", INLINE)
     until(lambda: driver.find(workspace).state == "idle")
     ended = driver.find(workspace)
-    assert ended.told is not None
-    assert ended.told.ended == "finished"
-    assert ended.asked is None
+    assert ended.current_report is not None
+    assert ended.current_report.ended == "finished"
+    assert ended.end_request is None
     after = _blocks(workspace)
     assert {key: after[key][: len(blocks)] for key, blocks in before.items()} == before
     with Journal.open(workspace.journal, read_only=True) as journal:
@@ -121,7 +121,7 @@ def test_a_paused_and_resumed_sweep_measures_nothing_twice_even_if_the_disk_fill
 
 
 def _done(workspace: Workspace) -> int:
-    report = driver.find(workspace).told
+    report = driver.find(workspace).current_report
     return 0 if report is None else report.device("fake:steady").done
 
 
@@ -132,12 +132,12 @@ def _blocks(workspace: Workspace) -> dict[str, list[object]]:
 
 def test_a_sweep_that_is_starting_can_be_stopped(workspace: Workspace, small: str) -> None:
     launch = start(workspace, small, "ann@example.org", options=INLINE)
-    until(lambda: driver.find(workspace).told is not None)  # Python itself has begun by then
+    until(lambda: driver.find(workspace).current_report is not None)  # Python itself has begun by then
     driver.stop(workspace, ask(launch.pid))
     until(lambda: driver.find(workspace).state == "idle")
     run = driver.find(workspace)
-    assert run.told is not None
-    assert run.told.ended == "stopped"
+    assert run.current_report is not None
+    assert run.current_report.ended == "stopped"
 
 
 def test_the_second_of_two_simultaneous_pauses_is_refused_even_if_the_disk_is_full(

@@ -7,7 +7,7 @@ import pytest
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.planning.budget import MANY, keep_budget
-from sweeps.planning.keys import Identities, ModelIdentity
+from sweeps.planning.keys import ModelIdentity
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol.presets import protocol_of
 from sweeps.skip_kinds import Skip
@@ -17,18 +17,15 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import Variant
+from tests.builders import identities_of
 from tests.sweeps.conftest import Records
 
 HOST = replace(Records.facts, emulates=("nnapi",))
 NET = ModelSpec(source="mobilenet_v2", weights="random")
 OTHER = NET.model_copy(update={"name": "other", "seed": 1})
-IDENTITIES = Identities(
-    models={name: ModelIdentity(source="torchvision:net", weights_id=name) for name in (NET.name, OTHER.name)}
+IDENTITIES = identities_of(
+    {name: ModelIdentity(source="torchvision:net", weights_id=name) for name in (NET.name, OTHER.name)}
     | {"edgesweep-sentinel": ModelIdentity(source="own", weights_id="random:0")},
-    calibration_id="c" * 64,
-    evaluation_id="e" * 64,
-    versions={"torch": "2.12.1"},
-    runners={"torchscript": "python-torchscript 1"},
     references={"nnapi": "reference:nnapi@1"},
 )
 TIMED_BOUND = ObjectiveSpec.model_validate({"constraints": ({"metric": "model_rss_mb", "at_most": 50.0},)})

@@ -34,6 +34,7 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, load
 from sweeps.variant import RunAxes, Variant
+from tests import builders
 from tests.builders import computer_facts
 from workers.runtimes import registry
 
@@ -43,18 +44,17 @@ HOST = replace(X86, device_id="host-2", emulates=("nnapi", "metal"))
 
 
 def identities_of(*models: ModelSpec, **changes: Any) -> Identities:
-    values: dict[str, Any] = {
-        "models": {
-            model.name: ModelIdentity(source=f"torchvision:{model.source}", weights_id=f"random:{position}")
-            for position, model in enumerate(models)
-        },
-        "calibration_id": "c" * 64,
-        "evaluation_id": "e" * 64,
+    identities = {
+        model.name: ModelIdentity(source=f"torchvision:{model.source}", weights_id=f"random:{position}")
+        for position, model in enumerate(models)
+    }
+    usual: dict[str, Any] = {
+        "models": identities,
         "versions": {"torch": "2.12.1", "torchvision": "0.27.1", "builder": "torchscript 1"},
         "runners": {name: f"python-{name} 1" for name in catalog.runtimes()},
         "references": {"nnapi": "reference:nnapi@1", "metal": "reference:metal@1"},
     }
-    return Identities(**{**values, **changes})
+    return builders.identities_of(**usual | changes)
 
 
 def everything(variant: Variant, facts: DeviceFacts) -> None:

@@ -85,7 +85,7 @@ def test_builds_that_cannot_all_share_a_process_have_finals(groups):
 def test_one_that_cannot_be_measured_in_a_batch_makes_finals_necessary():
     race = new_race()
     race.add_batch(batch(NEAR))
-    race.add_batch({}, apart=["b"])
+    race.add_batch({}, excluded=["b"])
     driven(race)
     assert not race.batches_decide
     assert "b" in race.active

@@ -172,7 +172,7 @@ def test_a_batch_counts_also_where_its_screen_ends_with_who_is_measured_alone():
     race = _race(dict.fromkeys(SPEEDS, "group"))
     race.add_batch(_batch("acd"))
     assert "b" in race.batches[0]
-    eliminations = race.add_batch(_batch("acd", seed=1), apart=["b"])
+    eliminations = race.add_batch(_batch("acd", seed=1), excluded=["b"])
     assert {(elimination.key, elimination.in_batches) for elimination in eliminations} == {("c", True), ("d", True)}
     assert race.batches == ()
     assert race.contending == ("a", "b"), "it goes to the finals"
@@ -180,7 +180,7 @@ def test_a_batch_counts_also_where_its_screen_ends_with_who_is_measured_alone():
 
 def test_a_batch_in_which_all_failed_leaves_all_to_the_finals():
     race = _race(dict.fromkeys(SPEEDS, "group"))
-    assert race.add_batch({}, apart=list(SPEEDS)) == ()
+    assert race.add_batch({}, excluded=list(SPEEDS)) == ()
     assert race.batches == ()
     assert race.active == tuple(SPEEDS)
     assert race.most_batches == 0

@@ -15,6 +15,7 @@ from sweeps.ranking.session_ratio import PRIOR, Series, ratio
 from sweeps.report.comparison_text import print_comparison
 from sweeps.results import ResultRow, read_rows, to_frame
 from sweeps.stats import Estimate
+from tests.builders import result_of
 
 QUICK = {"preset": "quick", "min_seconds": 0.5, "gate": {"max_thermal_status": 0}, "fixed_performance": True}
 
@@ -48,21 +49,9 @@ def unchecked(value, low, high):
 
 def result(name, medians_ms, **changes):
     """A result measured in one run with all others, so that sessions add nothing."""
-    complete = Result(
-        name=f"net · {name}",
-        model="net",
-        setup=(name, "", "1", "all", "True"),
-        device="Maker Phone (SoC)",
-        device_id="unit-1",
-        fingerprint="f1",
-        conditions=like(),
-        medians_ms=tuple(medians_ms),
-        trust=("ungated",),
-    )
-    complete = replace(complete, **changes)
-    return (
-        complete if "origins" in changes else replace(complete, origins=(Origin(run="1"),) * len(complete.medians_ms))
-    )
+    usual = {"setup": (name, "", "1", "all", "True"), "conditions": like(), "trust": ("ungated",)}
+    origins = changes.pop("origins", (Origin(run="1"),) * len(medians_ms))
+    return result_of(f"net · {name}", medians_ms, origins, **usual | changes)
 
 
 def changed(base, **changes):

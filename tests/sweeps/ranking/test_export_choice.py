@@ -6,7 +6,7 @@ import pytest
 
 from sweeps.errors import EdgeSweepError
 from sweeps.ranking.export_choice import choose
-from sweeps.ranking.provisional import Told
+from sweeps.ranking.provisional import NextStepHints
 from sweeps.ranking.rank import rank_rows
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import drop_of
@@ -32,7 +32,7 @@ def test_without_a_winner_the_provisional_choice_can_be_taken_or_settled(records
 
 def test_where_nothing_has_a_figure_the_next_step_is_that_of_the_ranking(records):
     failed = replace(records.row(records.job(0)), outcome="failed", reason="why")
-    ranking = rank_rows([failed], ObjectiveSpec(), "s", told=Told(seconds=lambda _: 120.0))
+    ranking = rank_rows([failed], ObjectiveSpec(), "s", hints=NextStepHints(seconds=lambda _: 120.0))
     with pytest.raises(EdgeSweepError) as refused:
         choose(ranking, None, None)
     assert refused.value.next_step.endswith("edgesweep run SWEEP.yaml --retry-failed (about 2 min)")

@@ -8,39 +8,22 @@ import pytest
 from scipy.stats import t
 
 from sweeps.ranking.comparison import EXIT_SLOWER, EXIT_UNRESOLVED, compare
-from sweeps.ranking.comparison_input import Origin, Result, SessionConditions
+from sweeps.ranking.comparison_input import Origin, Result
 from sweeps.ranking.peer_evidence import Peer, _medians_of_others, peers
 from sweeps.ranking.session_ratio import PRIOR, Spread
 from sweeps.report.comparison_text import print_comparison
+from tests.builders import result_of
 
-CONDITIONS = SessionConditions(
-    preset="quick",
-    runtime_version="2.12.1",
-    exec_context="shell",
-    gate="gated",
-    fixed_performance="on",
-    runner="r 1",
-    protocol="",
-)
 BUILDS = 24
 
 
 def side(medians_ms, days) -> list[Result]:
     """One result for each build. `medians_ms`: builds x sessions x rounds; `days`: one for each session."""
     return [
-        Result(
-            name=f"build {number}",
-            model="net",
-            setup=(str(number),),
-            device="Maker Phone (SoC)",
-            device_id="unit-1",
-            fingerprint="f",
-            conditions=CONDITIONS,
-            medians_ms=tuple(float(ms) for session in build for ms in session),
-            origins=tuple(
-                Origin(run=str(day), session=day) for day, session in zip(days, build, strict=True) for _ in session
-            ),
-            trust=(),
+        result_of(
+            f"build {number}",
+            (float(ms) for session in build for ms in session),
+            (Origin(run=str(day), session=day) for day, session in zip(days, build, strict=True) for _ in session),
         )
         for number, build in enumerate(medians_ms)
     ]
@@ -191,7 +174,7 @@ def test_the_parts_of_a_ratio_are_those_of_the_analysis_of_variance():
     assert [peer.own for peer in evidence] == pytest.approx(
         [total - np.median(np.delete(totals, place)) for place, total in enumerate(totals)]
     )
-    (spread,) = {peer.seen for peer in evidence}
+    (spread,) = {peer.shared for peer in evidence}
     assert spread.variance == pytest.approx(sum(each.mean(axis=0).var(ddof=1) for each in means) / 2)
     assert spread.degrees == 2
     # All spreads are one, so each build has the variance of all, as the mean of squares has it.
@@ -217,7 +200,7 @@ def test_the_interval_of_the_shared_part_is_the_wider_of_the_two():
         (Spread(0.03**2, 7), Spread(0.001**2, 4), 0.03**2, 7),
         (Spread(0.03**2, 7), Spread(0.06**2, 4), 0.06**2, 4),
     ):
-        peer = Peer(**usual, sessions=(3, 3), device=device, seen=spread)
+        peer = Peer(**usual, sessions=(3, 3), device=device, shared=spread)
         half = t.ppf(0.975, degrees) * math.sqrt(variance * 2 / 3)
         assert peer.ratio().high == pytest.approx(math.exp(half))
         assert peer.after(12).ratio().high < math.exp(half / 2)

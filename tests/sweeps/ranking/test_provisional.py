@@ -6,7 +6,7 @@ import pytest
 
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import verdicts_of
-from sweeps.ranking.provisional import Told
+from sweeps.ranking.provisional import NextStepHints
 from sweeps.ranking.rank import rank_rows
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
@@ -113,9 +113,9 @@ def test_each_condition_of_the_gate_has_its_line(row, lacking, field, value, com
 
 def test_no_more_images_are_asked_for_than_there_are(row):
     rows = [row("a", 8.0, (5, 3, 480))]
-    (some,) = rank_rows(rows, DEFAULT, "s", told=Told(most_images=597)).devices
+    (some,) = rank_rows(rows, DEFAULT, "s", hints=NextStepHints(most_images=597)).devices
     assert some.provisional.settle.field == "objective.constraints, accuracy_drop_points: at_most"
-    (enough,) = rank_rows(rows, DEFAULT, "s", told=Told(most_images=1551)).devices
+    (enough,) = rank_rows(rows, DEFAULT, "s", hints=NextStepHints(most_images=1551)).devices
     assert enough.provisional.settle.field == "data.evaluation.images"
 
 
@@ -150,7 +150,7 @@ def test_a_figure_that_nothing_can_tell_is_no_bound_of_0(row):
 )
 def test_without_any_figure_there_is_something_to_do(row, outcome, text):
     rows = [row("a", 8.0, outcome=outcome, reason="why")]
-    (entry,) = rank_rows(rows, DEFAULT, "s", told=Told(seconds=lambda lacking: 60.0 * len(lacking))).devices
+    (entry,) = rank_rows(rows, DEFAULT, "s", hints=NextStepHints(seconds=lambda lacking: 60.0 * len(lacking))).devices
     choice = entry.provisional
     assert choice is not None
     assert (choice.name, choice.job_key) == ("", "")

@@ -19,7 +19,7 @@ def answers(cells: Mapping[tuple[int, int], int], outputs: int = 3, classes: tup
     """`cells`: how many images have this label and were given this answer."""
     pairs = [pair for pair, count in cells.items() for _ in range(count)]
     labels, guesses = zip(*pairs, strict=True)
-    return Answers(labels=labels, given=guesses, outputs=outputs, classes=classes)
+    return Answers(labels=labels, predicted=guesses, outputs=outputs, classes=classes)
 
 
 def of_shares(right: float, *, images: int = 300, outputs: int = 10, seed: int = 0) -> Answers:
@@ -29,7 +29,7 @@ def of_shares(right: float, *, images: int = 300, outputs: int = 10, seed: int =
     guesses = [
         label if random.random() < right else int(random.integers(outputs)) for number, label in enumerate(labels)
     ]
-    return Answers(labels=labels, given=guesses, outputs=outputs, classes=tuple("0123456789"))
+    return Answers(labels=labels, predicted=guesses, outputs=outputs, classes=tuple("0123456789"))
 
 
 def codes(labelled: Answers, levels: Levels | None = None) -> list[str]:
@@ -101,8 +101,8 @@ def test_classes_in_another_order_are_told_with_the_order_that_fits() -> None:
     # Two of ten: 78 % are right, far better than chance.
     swapped = of_shares(0.97)
     turn = {3: 8, 8: 3}
-    guesses = [turn.get(guess, guess) for guess in swapped.given]
-    assert codes(Answers(labels=swapped.labels, given=guesses, outputs=10, classes=swapped.classes)) == [
+    guesses = [turn.get(guess, guess) for guess in swapped.predicted]
+    assert codes(Answers(labels=swapped.labels, predicted=guesses, outputs=10, classes=swapped.classes)) == [
         "reference_other_order"
     ]
 
@@ -151,7 +151,9 @@ INNER = dict.fromkeys(SPLITS, ("cat", "dog", "eel"))
 def test_a_data_set_s_root_is_doubted_with_the_path_to_give() -> None:
     random = np.random.default_rng(0)
     labels = [0] * 60 + [1] * 60 + [2] * 60
-    root = Answers(labels=labels, given=[int(guess) for guess in random.integers(0, 3, 180)], outputs=3, classes=SPLITS)
+    root = Answers(
+        labels=labels, predicted=[int(guess) for guess in random.integers(0, 3, 180)], outputs=3, classes=SPLITS
+    )
     doubt_of = {doubt.code: doubt for doubt in doubts(root, levels(INNER))}
     assert set(doubt_of) == {"reference_at_chance", "reference_split"}
     assert doubt_of["reference_split"].message.startswith("photos seems one level too high")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sweeps.ranking.comparison_input import Origin, Result, SessionConditions
+from sweeps.ranking.comparison_input import Origin, Result
 from sweeps.ranking.session_ratio import (
     MOST_SESSIONS,
     PRIOR,
@@ -20,31 +20,16 @@ from sweeps.ranking.session_ratio import (
     side_by_side,
     together,
 )
-
-CONDITIONS = SessionConditions(
-    preset="quick",
-    runtime_version="2.12.1",
-    exec_context="shell",
-    gate="gated",
-    fixed_performance="on",
-    runner="r 1",
-    protocol="",
-)
+from tests.builders import result_of
 
 
 def result(*blocks: tuple[int, int, float], device_id: str = "unit-1") -> Result:
     """Each block: its run, its session, its median (ms)."""
-    return Result(
-        name="net · a",
-        model="net",
-        setup=("a",),
-        device="Maker Phone (SoC)",
+    return result_of(
+        "net · a",
+        (ms for _, _, ms in blocks),
+        (Origin(run=str(run), session=session) for run, session, _ in blocks),
         device_id=device_id,
-        fingerprint="f",
-        conditions=CONDITIONS,
-        medians_ms=tuple(ms for _, _, ms in blocks),
-        origins=tuple(Origin(run=str(run), session=session) for run, session, _ in blocks),
-        trust=(),
     )
 
 

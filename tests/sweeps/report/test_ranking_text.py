@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.command_hints import Here
+from sweeps.command_hints import CommandHints
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.sweep_progress import read_status
@@ -385,7 +385,7 @@ def test_no_line_of_a_devices_table_repeats_the_device(records, capsys: pytest.C
     print_overview("s", verdicts_of("s", ranked.devices, rows))
     assert "adb:" not in capsys.readouterr().out
     options = {
-        "here": Here("edgesweep run my.yaml --workspace w", " --workspace w"),
+        "here": CommandHints("edgesweep run my.yaml --workspace w", " --workspace w"),
         "names": {"R1": "adb:R1", "R2": "adb:R2"},
     }
     print_ranking(ranked, **options)

@@ -42,7 +42,7 @@ from sweeps.store.profiles import attach_profiles
 from sweeps.store.run_writer import upload
 from sweeps.store.sweep_tags import IS_SWEEP
 from sweeps.store.uri import sqlite_path
-from sweeps.stored_profiles import KeptProfile, keep_trace, kept_of
+from sweeps.stored_profiles import StoredProfile, profiles_of_run, store_trace
 from sweeps.workspace import Workspace
 from tests.free_port import free_port
 from tests.fresh_mlflow import fresh_mlflow
@@ -486,8 +486,8 @@ def test_more_rounds_replace_the_row_and_keep_its_profiles(
     journal.save_plan(records.plan(job, name=name, rounds=2))
     measure(journal, records, job)
     store = new_store(file_uri)
-    traced = keep_trace(Workspace(workspace), profile_of(job), {"traceEvents": []})
-    captures = kept_of(Workspace(workspace), job.build_key, job.device_id, job.run)
+    traced = store_trace(Workspace(workspace), profile_of(job), {"traceEvents": []})
+    captures = profiles_of_run(Workspace(workspace), job.build_key, job.device_id, job.run)
     assert not attach_profiles(Workspace(workspace), name, job.key, captures)
     traced.unlink()
     store.publish(journal, name)
@@ -514,7 +514,7 @@ def test_a_run_gets_what_it_lacks_of_its_profiles_and_nothing_twice(
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name, rounds=2))
     measure(journal, records, job)
-    traced = keep_trace(Workspace(workspace), profile_of(job), {"traceEvents": []})
+    traced = store_trace(Workspace(workspace), profile_of(job), {"traceEvents": []})
     uploads: list[set[str]] = []
 
     def cut_off(client, place, files):
@@ -543,8 +543,8 @@ def test_a_run_gets_what_it_lacks_of_its_profiles_and_nothing_twice(
     assert profiles_in_mlflow(file_uri, name) == {traced.name: "recorded anew"}
 
 
-def profile_of(job) -> KeptProfile:
-    return KeptProfile(
+def profile_of(job) -> StoredProfile:
+    return StoredProfile(
         job=job.name,
         build_key=job.build_key,
         device=job.device_id,
@@ -564,9 +564,9 @@ def profiles_in_mlflow(uri, name) -> dict[str, str]:
     """Files beside the documents, which are there too, of the sweep's one job."""
     (run,) = all_runs(uri, name)
     files = [*Path(unquote(urlsplit(run.info.artifact_uri).path), "profiles").iterdir()]
-    assert [KeptProfile.model_validate_json(file.read_text()).iterations for file in files if "." not in file.stem] == [
-        3
-    ]
+    assert [
+        StoredProfile.model_validate_json(file.read_text()).iterations for file in files if "." not in file.stem
+    ] == [3]
     return {file.name: file.read_text() for file in files if "." in file.stem}
 
 

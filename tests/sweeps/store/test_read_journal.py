@@ -19,7 +19,7 @@ from sweeps.device_facts import pool_id
 from sweeps.errors import EdgeSweepError, NoResultsError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
-from sweeps.journal.next_step_hints import told_by
+from sweeps.journal.next_step_hints import hints_of
 from sweeps.journal.remaining_jobs import Left, left_of, waiting
 from sweeps.journal.result_place import Place
 from sweeps.planning.size import estimate
@@ -81,7 +81,7 @@ def by_mlflow(workspace, device=None):
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "phones")
     results = load(workspace.tracking_uri, "phones")
     imported = load_imported(workspace.tracking_uri, "phones")
-    told = told_by(results.spec)
+    told = hints_of(results.spec)
     return rank(results.frame, results.spec.objective, results.name, device, imported, told)
 
 

@@ -1,4 +1,4 @@
-"""What is known of this machine's torch without importing it."""
+"""The engines of this machine's torch are known without importing it."""
 
 import json
 import subprocess
@@ -33,25 +33,25 @@ def plan(tmp_path: Path, spec: Path) -> tuple[dict[str, object], list[str]]:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=True)
     *document, imported = done.stdout.strip().splitlines()
     planned = json.loads("\n".join(document))
-    del planned["machine"]  # how busy it is just now
+    del planned["machine"]  # this is its load just now
     return planned, json.loads(imported.replace("'", '"'))
 
 
 def test_what_torch_says_of_itself_is_kept_for_the_next_process(cache: Path) -> None:
     engines = tuple(sorted(set(torch.backends.quantized.supported_engines) - {"none"}))
     assert torch_and_engines("a CPU") == (torch.__version__, engines)
-    [kept] = (cache / "torch").iterdir()
-    assert json.loads(kept.read_text()) == {"version": torch.__version__, "engines": list(engines)}
+    [cached] = (cache / "torch").iterdir()
+    assert json.loads(cached.read_text()) == {"version": torch.__version__, "engines": list(engines)}
     torch_and_engines("another CPU")
     assert len(list((cache / "torch").iterdir())) == 2
 
 
 def test_a_damaged_cache_is_written_again(cache: Path) -> None:
     before = torch_and_engines("a CPU")
-    [kept] = (cache / "torch").iterdir()
-    kept.write_text('{"version": 1, "engines": "x86"}')
+    [cached] = (cache / "torch").iterdir()
+    cached.write_text('{"version": 1, "engines": "x86"}')
     assert torch_and_engines("a CPU") == before
-    assert json.loads(kept.read_text())["version"] == torch.__version__
+    assert json.loads(cached.read_text())["version"] == torch.__version__
 
 
 def test_the_second_plan_imports_no_torch_and_is_the_first_one_s(cache: Path, tmp_path: Path) -> None:

@@ -133,9 +133,9 @@ def test_nothing_is_written_outside_of_the_run_folder(device: LocalDevice, tmp_p
 
 
 def test_nothing_is_deleted_outside_of_the_run_folder(device: LocalDevice, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.write_bytes(b"x")
+    outside = tmp_path / "kept"
+    outside.write_bytes(b"x")
     with pytest.raises(DeviceError) as caught:
-        device.remove(str(kept))
+        device.remove(str(outside))
     assert caught.value.kind == "bad_name"
-    assert kept.exists()
+    assert outside.exists()

@@ -19,9 +19,9 @@ import numpy as np
 from sweeps.records import Job
 from sweeps.variant import Variant
 from tests.builders import job_of
-from workers.driver.builds import Field, RunBuilds
+from workers.driver.builds import PendingBuilds, RunBuilds
 from workers.driver.schedule import Schedule
-from workers.driver.scheduler import Answered, Ask, Steps, answer, side_by_side
+from workers.driver.scheduler import Answered, Call, Task, answer, run_tasks
 from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import BuildRequest, Builds, Stop
 
@@ -34,7 +34,7 @@ PREPARED: Any = SimpleNamespace(build_inputs=None)
 
 @dataclass(slots=True)
 class Device:
-    """What one device really has to do, in seconds by artifact."""
+    """The real work of one device, in seconds by artifact."""
 
     name: str
     evaluations_s: dict[str, float]
@@ -43,8 +43,8 @@ class Device:
 
     @property
     def comparing_s(self) -> float:
-        """What only begins when all of its artifacts are there."""
-        return math.fsum(seconds for its in self.blocks_s.values() for seconds in its)
+        """The work that only begins when all of the device's artifacts are there (s)."""
+        return math.fsum(seconds for blocks in self.blocks_s.values() for seconds in blocks)
 
     @property
     def work_s(self) -> float:
@@ -71,7 +71,7 @@ class VirtualHands:
     _ended: list[tuple[float, int, Answered]] = field(default_factory=list)
     _count: int = 0
 
-    def start(self, run: Steps[None], ask: Ask) -> None:
+    def start(self, run: Task[None], ask: Call) -> None:
         self.spent_s = 0.0
         answered = answer(run, ask)
         self._count += 1
@@ -81,11 +81,11 @@ class VirtualHands:
         self.now_s, _, answered = heapq.heappop(self._ended)
         return answered
 
-    def spend(self, seconds: float) -> Ask:
+    def spend(self, seconds: float) -> Call:
         def call() -> None:
             self.spent_s = seconds
 
-        return Ask(call)
+        return Call(call)
 
 
 class VirtualBuilders:
@@ -168,19 +168,19 @@ def lower_bound_s(trace: Trace) -> float:
     Of any devices together: all that they need is built by no fewer builders, and who gets the last artifact still has
     to evaluate that and to compare. Of each device alone: its first artifact, and all that it does.
     """
-    living = [one for one in trace.devices if one.dies_s == math.inf]
-    found = []
+    living = [device for device in trace.devices if device.dies_s == math.inf]
+    bounds_s = []
     for device in living:
         needs = [trace.builds_s.get(key, 0.0) for key in device.evaluations_s]
         first_s = min(needs) if trace.races else _built_s(needs, trace.builders)
-        found.append(first_s + device.work_s)
+        bounds_s.append(first_s + device.work_s)
     needed: set[str] = set()
-    tails = sorted(living, key=lambda one: -_tail_s(trace, one))
+    tails = sorted(living, key=lambda device: -_tail_s(trace, device))
     for device in tails:
         needed |= device.evaluations_s.keys() & trace.builds_s.keys()
         if needed:
-            found.append(_built_s([trace.builds_s[key] for key in needed], trace.builders) + _tail_s(trace, device))
-    return max(found)
+            bounds_s.append(_built_s([trace.builds_s[key] for key in needed], trace.builders) + _tail_s(trace, device))
+    return max(bounds_s)
 
 
 def _built_s(builds_s: Sequence[float], builders: int) -> float:
@@ -188,7 +188,7 @@ def _built_s(builds_s: Sequence[float], builders: int) -> float:
 
 
 def _tail_s(trace: Trace, device: Device) -> float:
-    """What the device does at least after its last artifact is there."""
+    """The least work of the device after its last artifact is there (s)."""
     if not trace.races:
         return device.work_s
     built = [key for key in device.evaluations_s if key in trace.builds_s]
@@ -205,7 +205,7 @@ def makespan_s(trace: Trace) -> float:
         device.name: [_job(device.name, key, key in trace.int8) for key in device.evaluations_s]
         for device in trace.devices
     }
-    builds.look(job for its in jobs.values() for job in its)
+    builds.look(job for of_device in jobs.values() for job in of_device)
     for device in trace.devices:
         for key in device.evaluations_s:
             schedule.expect(device.name, key, "block", FIRST_ROUNDS, BLOCK_S)
@@ -218,38 +218,43 @@ def makespan_s(trace: Trace) -> float:
     runs += [
         _device(trace, device, builds.field(jobs[device.name]), schedule, hands, ended_s) for device in trace.devices
     ]
-    for _ in side_by_side(runs, hands):
+    for _ in run_tasks(runs, hands):
         pass
-    return max(ended_s[one.name] for one in trace.devices if one.dies_s == math.inf)
+    return max(ended_s[device.name] for device in trace.devices if device.dies_s == math.inf)
 
 
 def _device(
-    trace: Trace, device: Device, its_field: Field, schedule: Schedule, hands: VirtualHands, ended_s: dict[str, float]
-) -> Steps[None]:
-    """As `workers.driver.device_run.DeviceRun` takes its turns."""
+    trace: Trace,
+    device: Device,
+    its_field: PendingBuilds,
+    schedule: Schedule,
+    hands: VirtualHands,
+    ended_s: dict[str, float],
+) -> Task[None]:
+    """The device takes its turns as `workers.driver.device_run.DeviceRun` does."""
 
-    def work(key: str, kind: Any, seconds: float) -> Steps[bool]:
-        """Whether it lived."""
+    def work(key: str, kind: Any, seconds: float) -> Task[bool]:
+        """Work, and tell whether the device lived."""
         yield hands.spend(max(0.0, min(seconds, device.dies_s - hands.now_s)))
         if hands.now_s >= device.dies_s:
             return False
         schedule.done(device.name, key, kind, seconds)
         return True
 
-    def everything() -> Steps[None]:
+    def everything() -> Task[None]:
         left = dict(device.evaluations_s)
         while trace.races and its_field.missing:
-            there = [key for key in left if key not in its_field.missing]
-            if not there:
+            ready = [key for key in left if key not in its_field.missing]
+            if not ready:
                 yield from its_field.more()
-            elif not (yield from work(there[0], "evaluation", left.pop(there[0]))):
+            elif not (yield from work(ready[0], "evaluation", left.pop(ready[0]))):
                 return
         yield from its_field.whole()
         for key, seconds in left.items():
             if not (yield from work(key, "evaluation", seconds)):
                 return
-        for key, its in device.blocks_s.items():
-            for seconds in its:
+        for key, blocks in device.blocks_s.items():
+            for seconds in blocks:
                 if not (yield from work(key, "block", seconds)):
                     return
 

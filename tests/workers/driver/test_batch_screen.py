@@ -21,11 +21,9 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.store.mlflow import Store
-from tests.faulty_device import Faults, FaultyDevice
-from tests.gallery import RememberingHost
 from tests.mlflow_rows import load
 from tests.store_double import doubled, make
-from tests.transports import stand_in
+from tests.workers.driver.known_phone import KnownPhone, know_latencies
 from tests.workers.tiny_sweep import BuiltSweep
 from workers.driver.driver_events import Left, MeasuredAlone
 from workers.executors.inline import InlineExecutor
@@ -36,23 +34,6 @@ from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 # Four builds of one group.
 GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), fuse=(True, False), optimize=(False,))
 ANY = ObjectiveSpec(constraints=())
-
-
-class Latencies(dict[str, float]):
-    """By the order in which the files are first run, each `step` times as slow as the one before."""
-
-    step = 1.5
-
-    def get(self, digest: str, _: object = None) -> float:
-        return self.setdefault(digest, 10.0 * self.step ** len(self))
-
-
-class KnownPhone(FaultyDevice):
-    latencies = Latencies()
-
-    def __init__(self, folder: Path, name: str, faults: Faults | None = None) -> None:
-        super().__init__(folder, name, true_ms=self.latencies, faults=faults)
-        self._host = RememberingHost(folder / f"fake-{name}")
 
 
 Change = Callable[[BatchRequest, object], object]
@@ -88,8 +69,7 @@ class Phones(InlineExecutor):
 
 @pytest.fixture(autouse=True)
 def _known_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KnownPhone, "latencies", Latencies())
-    stand_in(monkeypatch, "fake", f"{__name__}:{KnownPhone.__name__}")
+    know_latencies(monkeypatch, step=1.5)
 
 
 @pytest.fixture
@@ -143,17 +123,20 @@ def test_the_ranking_s_device_time_is_that_of_status(race: BuiltSweep, journal: 
         results = load(f"sqlite:///{database}", "tiny")
     [ranked] = rank(results.frame, ANY, "tiny").devices
     # Both ways to the results lead to one ranking, as far as the device's states go.
-    here = rank_rows(journal.results.rows("tiny"), ANY, "tiny").devices[0]
+    by_own_time = rank_rows(journal.results.rows("tiny"), ANY, "tiny").devices[0]
     assert ranked.winner is not None
-    assert here.winner is not None
-    assert (here.winner.figures, here.winner.interval_of) == (ranked.winner.figures, ranked.winner.interval_of)
+    assert by_own_time.winner is not None
+    assert (by_own_time.winner.figures, by_own_time.winner.interval_of) == (
+        ranked.winner.figures,
+        ranked.winner.interval_of,
+    )
     assert ranked.winner.interval_of == "one_state"
     rows = {row.job_key: row.batch_medians_ms for row in read_rows(results.frame, "tiny")}
     assert rows == {row.job_key: row.batch_medians_ms for row in journal.results.rows("tiny")}
     assert all(len(medians_ms) >= 2 for medians_ms in rows.values())
     spent = read_status(journal, "tiny").spent
-    told = ranked.device_seconds + ranked.push_seconds + ranked.accuracy_seconds
-    assert told == pytest.approx(spent.measuring_s, abs=0.02)
+    spent_s = ranked.device_seconds + ranked.push_seconds + ranked.accuracy_seconds
+    assert spent_s == pytest.approx(spent.measuring_s, abs=0.02)
     assert ranked.timed_seconds == pytest.approx(spent.timed_s, abs=0.02)
     assert ranked.waited_seconds == pytest.approx(spent.waiting_s, abs=0.02)
     batches = journal.batches.of_jobs(job.key for job in race.plan.jobs)
@@ -221,8 +204,8 @@ def test_a_runner_without_batches_is_said_once_and_has_processes_of_its_own_only
 
     events = race.run(journal, executor=Phones(race.workspace.root, none))
     keys = [job.key for job in race.plan.jobs]
-    told = [event for event in events if isinstance(event, MeasuredAlone)]
-    assert [(len(event.names), event.failed.kind) for event in told] == [(4, "no_batches")]
+    events_alone = [event for event in events if isinstance(event, MeasuredAlone)]
+    assert [(len(event.names), event.failed.kind) for event in events_alone] == [(4, "no_batches")]
     assert journal.batches.of_jobs(keys) == []
     assert all(len([block for block in journal.attempts.blocks(key) if not block.confirms]) >= 2 for key in keys)
     assert sum(journal.attempts.settled(key).leads for key in keys) == 1
@@ -232,11 +215,11 @@ def test_whatever_ends_a_batch_is_measured_alone_and_the_rest_is_asked_for_again
     race: BuiltSweep, journal: Journal
 ) -> None:
     culprit = race.plan.jobs[0]
-    asked: list[tuple[str, ...]] = []
+    batches: list[tuple[str, ...]] = []
 
     def crash(request: BatchRequest, answer: object) -> object:
         keys = tuple(job.key for job in request.jobs)
-        asked.append(keys)
+        batches.append(keys)
         if culprit.key not in keys:
             return answer
         place = keys.index(culprit.key)
@@ -245,9 +228,9 @@ def test_whatever_ends_a_batch_is_measured_alone_and_the_rest_is_asked_for_again
         return type(answer)(outcomes=outcomes, device_seconds=answer.device_seconds)
 
     events = race.run(journal, executor=Phones(race.workspace.root, crash))
-    told = [event for event in events if isinstance(event, MeasuredAlone)]
-    assert [(event.names, event.failed.kind) for event in told] == [((culprit.name,), "crashed")]
-    assert sum(culprit.key in keys for keys in asked) == 1, "it is not asked for again in a batch"
+    events_alone = [event for event in events if isinstance(event, MeasuredAlone)]
+    assert [(event.names, event.failed.kind) for event in events_alone] == [((culprit.name,), "crashed")]
+    assert sum(culprit.key in keys for keys in batches) == 1, "it is not asked for again in a batch"
     assert journal.attempts.blocks(culprit.key), "it has its chance alone"
     assert isinstance(journal.outcomes.in_sweep("tiny", culprit), Measured)
     assert sum(journal.attempts.settled(job.key).leads for job in race.plan.jobs) == 1
@@ -259,15 +242,15 @@ def test_whatever_ended_a_batch_is_not_asked_for_in_one_after_a_restart(
 ) -> None:
     keys = [job.key for job in race.plan.jobs]
     culprit = shuffled_order(keys, 0, 0)[place]
-    asked: list[tuple[str, ...]] = []
+    batches: list[tuple[str, ...]] = []
 
     def crash(request: BatchRequest, answer: object) -> object:
-        asked.append(tuple(job.key for job in request.jobs))
-        if culprit not in asked[-1]:
+        batches.append(tuple(job.key for job in request.jobs))
+        if culprit not in batches[-1]:
             return answer
-        at = asked[-1].index(culprit)
+        at = batches[-1].index(culprit)
         died = Failed(stage=request.stage, kind="crashed", message="signal 11")
-        outcomes = (*answer.outcomes[:at], died, *(NotReached() for _ in asked[-1][at + 1 :]))
+        outcomes = (*answer.outcomes[:at], died, *(NotReached() for _ in batches[-1][at + 1 :]))
         return type(answer)(outcomes=outcomes, device_seconds=answer.device_seconds)
 
     race.run(journal, executor=Phones(race.workspace.root, crash), stop=lambda: bool(journal.batches.of_jobs(keys)))
@@ -276,8 +259,8 @@ def test_whatever_ended_a_batch_is_not_asked_for_in_one_after_a_restart(
     assert first.device_seconds > 0
     assert read_status(journal, "tiny").spent.measuring_s >= first.device_seconds
     race.run(journal, executor=Phones(race.workspace.root, crash))
-    assert [culprit in keys for keys in asked] == [True, *[False] * (len(asked) - 1)]
-    assert len(asked) > 1, "the others are screened on"
+    assert [culprit in keys for keys in batches] == [True, *[False] * (len(batches) - 1)]
+    assert len(batches) > 1, "the others are screened on"
     assert journal.attempts.blocks(culprit), "it has its chance alone"
     assert sum(journal.attempts.settled(key).leads for key in keys) == 1
 
@@ -285,11 +268,11 @@ def test_whatever_ended_a_batch_is_not_asked_for_in_one_after_a_restart(
 def test_a_batch_that_was_continued_is_one_batch_of_two_processes(race: BuiltSweep, journal: Journal) -> None:
     keys = [job.key for job in race.plan.jobs]
     culprit = shuffled_order(keys, 0, 0)[2]
-    asked: list[int] = []
+    sizes: list[int] = []
 
     def crash(request: BatchRequest, answer: object) -> object:
-        asked.append(len(request.jobs))
-        if len(asked) > 1:
+        sizes.append(len(request.jobs))
+        if len(sizes) > 1:
             return answer
         died = Failed(stage=request.stage, kind="crashed", message="signal 11")
         outcomes = (*answer.outcomes[:2], died, NotReached())
@@ -297,10 +280,13 @@ def test_a_batch_that_was_continued_is_one_batch_of_two_processes(race: BuiltSwe
 
     race.run(journal, executor=Phones(race.workspace.root, crash))
     stored = journal.batches.of_jobs(keys)
-    assert [(one.number, len(one.items), [*one.failed]) for one in stored[:2]] == [(0, 2, [culprit]), (0, 1, [])]
+    assert [(batch.number, len(batch.items), [*batch.failed]) for batch in stored[:2]] == [
+        (0, 2, [culprit]),
+        (0, 1, []),
+    ]
     assert stored[2].number == 1
     last = shuffled_order(keys, 0, 0)[3]
-    assert sum(last in one.items for one in stored) == 2
+    assert sum(last in batch.items for batch in stored) == 2
     assert journal.attempts.blocks(last), "alone in its first process it said nothing: one look does not make it leave"
 
 
@@ -309,44 +295,44 @@ def test_what_was_of_the_moment_is_asked_again_after_a_restart(
     race: BuiltSweep, journal: Journal, kind: str, asked_after: int
 ) -> None:
     keys = [job.key for job in race.plan.jobs]
-    asked = []
+    requests = []
 
     def fail(request: BatchRequest, _: object) -> Failed:
-        asked.append(request)
+        requests.append(request)
         return Failed(stage=request.stage, kind=kind, message="nothing of any item")
 
     phones = [Phones(race.workspace.root, fail) for _ in range(2)]
     race.run(journal, executor=phones[0], stop=lambda: any(journal.attempts.blocks(key) for key in keys))
     race.run(journal, executor=phones[1])
-    assert len(asked) == asked_after
+    assert len(requests) == asked_after
     assert sum(journal.attempts.settled(key).leads for key in keys) == 1
 
 
 @pytest.mark.parametrize(("kind", "tries"), [("no_report", 3), ("timeout", 1)])
 def test_batches_that_fail_as_a_whole_are_given_up(race: BuiltSweep, journal: Journal, kind: str, tries: int) -> None:
-    asked = []
+    requests = []
 
     def fail(request: BatchRequest, _: object) -> Failed:
-        asked.append(request)
+        requests.append(request)
         return Failed(stage=request.stage, kind=kind, message=str(RunnerError(kind, "nothing of any item")))
 
     events = race.run(journal, executor=Phones(race.workspace.root, fail))
-    assert len(asked) == tries
+    assert len(requests) == tries
     assert [len(event.names) for event in events if isinstance(event, MeasuredAlone)] == [4]
     assert sum(journal.attempts.settled(job.key).leads for job in race.plan.jobs) == 1
 
 
-def test_an_artifact_that_cannot_be_pushed_first_does_not_cost_the_others_their_batch(
+def test_an_artifact_that_cannot_be_pushed_does_not_cost_the_others_their_batch(
     race: BuiltSweep, journal: Journal
 ) -> None:
-    asked: list[int] = []
+    sizes: list[int] = []
 
     def no_space(request: BatchRequest, answer: object) -> object:
-        asked.append(len(request.jobs))
-        return Failed(stage="push", kind="no_space", message="full") if len(asked) == 1 else answer
+        sizes.append(len(request.jobs))
+        return Failed(stage="push", kind="no_space", message="full") if len(sizes) == 1 else answer
 
     events = race.run(journal, executor=Phones(race.workspace.root, no_space))
-    assert asked[:2] == [4, 3]
+    assert sizes[:2] == [4, 3]
     assert [len(event.names) for event in events if isinstance(event, MeasuredAlone)] == [1]
     assert sum(journal.attempts.settled(job.key).leads for job in race.plan.jobs) == 1
 
@@ -376,15 +362,15 @@ def near(race: BuiltSweep) -> dict[str, float]:
 
 
 def solo_blocks(race: BuiltSweep, journal: Journal) -> list[tuple[int, int, int]]:
-    """Of each job, how many blocks race or settle, how many confirm, and how many check."""
+    """Count for each job the blocks that race or settle, those that confirm, and those that check."""
     blocks = [journal.attempts.blocks(job.key) for job in race.plan.jobs]
     return [
         (
-            sum(one.races or one.added for one in its),
-            sum(one.confirms for one in its),
-            sum(one.checks for one in its),
+            sum(block.races or block.added for block in blocks_of_job),
+            sum(block.confirms for block in blocks_of_job),
+            sum(block.checks for block in blocks_of_job),
         )
-        for its in blocks
+        for blocks_of_job in blocks
     ]
 
 
@@ -393,16 +379,16 @@ def test_where_the_device_was_shown_to_allow_it_batches_decide(
 ) -> None:
     race.run(journal, batches_decide=near)
     settled = [journal.attempts.settled(job.key) for job in race.plan.jobs]
-    assert all(one.batches_decide and one.reason == "best" for one in settled)
-    [winner] = [one for one in settled if one.leads]
-    others = sorted((one for one in settled if not one.leads), key=lambda one: one.ratio)
-    assert [one.by_key for one in others] == [winner.job_key] * 3
-    assert [one.checks for one in others] == [1, 0, 0]
-    assert (others[0].noise, others[1].noise) == (0.02, None)
+    assert all(end.batches_decide and end.reason == "best" for end in settled)
+    [winner] = [end for end in settled if end.leads]
+    losers = sorted((end for end in settled if not end.leads), key=lambda end: end.ratio)
+    assert [end.by_key for end in losers] == [winner.job_key] * 3
+    assert [end.checks for end in losers] == [1, 0, 0]
+    assert (losers[0].noise, losers[1].noise) == (0.02, None)
     assert sorted(solo_blocks(race, journal)) == [(0, 0, 0), (0, 0, 0), (0, 0, 1), (0, 3, 0)]
     outcomes = [journal.outcomes.in_sweep("tiny", job) for job in race.plan.jobs]
-    assert all(isinstance(one, Measured) for one in outcomes)
-    assert sum(one.timing is None for one in outcomes) == 3, "a ratio is no time, nor is a block that checks it"
+    assert all(isinstance(outcome, Measured) for outcome in outcomes)
+    assert sum(outcome.timing is None for outcome in outcomes) == 3, "a ratio is no time, nor is a block that checks it"
     assert race.run(journal) == [], "what is decided costs nothing, whatever is known of the device now"
 
 
@@ -413,7 +399,7 @@ def test_who_has_no_time_of_its_own_can_be_measured_afterwards(
     race.run(journal, more={job.key: 2 for job in race.plan.jobs})
     assert sorted(solo_blocks(race, journal)) == [(2, 0, 0), (2, 0, 0), (2, 0, 1), (2, 3, 0)]
     timings = [journal.outcomes.in_sweep("tiny", job).timing for job in race.plan.jobs]
-    assert len({tuple(visit for visit, _ in one.block_medians_ms) for one in timings}) == 1, "they are paired"
+    assert len({tuple(visit for visit, _ in timing.block_medians_ms) for timing in timings}) == 1, "they are paired"
     assert race.run(journal) == []
 
 
@@ -492,13 +478,13 @@ def test_rounds_that_settled_are_no_rounds_of_the_race_when_a_variant_joins(
         budget="race",
         protocol=ProtocolSpec(),
     )
-    [new] = [job for job in grown.plan.jobs if job.key not in {one.key for one in race.plan.jobs}]
+    [new] = [job for job in grown.plan.jobs if job.key not in {job.key for job in race.plan.jobs}]
     grown.run(journal)
     settled = [journal.attempts.settled(job.key) for job in grown.plan.jobs]
     assert journal.attempts.settled(new.key).batches > 0
-    assert all(one.batches_decide for one in settled) is decide, "they do not turn one kind of race into the other"
+    assert all(end.batches_decide for end in settled) is decide, "they do not turn one kind of race into the other"
     rounds = [sum(block.races for block in journal.attempts.blocks(job.key)) for job in grown.plan.jobs]
-    assert [one.rounds for one in settled] == rounds
+    assert [end.rounds for end in settled] == rounds
 
 
 def test_a_build_whose_blocks_never_count_is_put_aside_and_holds_no_race_open(
@@ -508,15 +494,15 @@ def test_a_build_whose_blocks_never_count_is_put_aside_and_holds_no_race_open(
 
     def elsewhere(request: BatchRequest, answer: object) -> object:
         outcomes = [
-            replace(one, labels=("backend_fell_back",)) if job.key == culprit.key else one
-            for job, one in zip(request.jobs, answer.outcomes, strict=True)
+            replace(outcome, labels=("backend_fell_back",)) if job.key == culprit.key else outcome
+            for job, outcome in zip(request.jobs, answer.outcomes, strict=True)
         ]
         return type(answer)(outcomes=tuple(outcomes), device_seconds=answer.device_seconds)
 
     race.run(journal, executor=Phones(race.workspace.root, elsewhere), batches_decide=near)
     ends = {job.key: journal.attempts.settled(job.key) for job in race.plan.jobs}
     assert ends[culprit.key].reason == "disqualified"
-    assert {one.reason for key, one in ends.items() if key != culprit.key} == {"best"}
+    assert {end.reason for key, end in ends.items() if key != culprit.key} == {"best"}
     assert len(journal.batches.of_jobs(ends)) < 10
     assert race.run(journal) == [], "it is asked for only by --retry-failed"
     assert disqualified_jobs(journal, race.plan) == {culprit.key: 2}
@@ -538,12 +524,12 @@ def test_time_that_is_used_up_before_batches_can_name_a_leader_says_what_it_take
     with Journal.open(short.workspace.journal) as journal:
         short.run(journal, batches_decide=decide)
         ends = [journal.attempts.settled(job.key) for job in short.plan.jobs]
-    assert {one.reason for one in ends} == {"out_of_time"}
-    assert all("; 1 batch had been measured, which give no time: raise device_minutes" in one.message for one in ends)
+    assert {end.reason for end in ends} == {"out_of_time"}
+    assert all("; 1 batch had been measured, which give no time: raise device_minutes" in end.message for end in ends)
 
 
 def test_a_sweep_that_raced_and_is_measured_in_full_has_all_its_rounds(tmp_path: Path) -> None:
-    """What confirmed its winner is no round, though the keys are the same."""
+    """A block that confirmed the winner is no round, though the keys are the same."""
 
     def sweep(budget: str) -> BuiltSweep:
         protocol = ProtocolSpec(preset="quick", rounds=3)

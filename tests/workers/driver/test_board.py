@@ -39,7 +39,7 @@ devices: ["{device}"]
 protocol: {{preset: quick, gate: none, rounds: 1, min_seconds: 0.1}}
 objective: {{constraints: []}}
 """
-# It waits, where it times, until a test lets it go on.
+# Where it times, this runner waits until a test lets it go on.
 _SLOW_RUNNER = """#!/bin/sh
 case "$*" in
 *--nnapi-devices* | *--eval-inputs*) ;;
@@ -56,7 +56,7 @@ exec {program} "$@"
 
 
 def edgesweep(*arguments: object) -> str:
-    """What it prints on stdout."""
+    """Run the command, and return its stdout."""
     ended = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert ended.exit_code == 0, ended.output
     return ended.stdout
@@ -96,7 +96,7 @@ def test_a_sweep_on_a_board_with_python_ends_ranked(board: Board, tmp_path: Path
 
 
 @pytest.mark.compiler
-def test_a_sweep_on_a_board_without_python_takes_the_compiled_runner_and_outlives_a_cut(
+def test_a_board_without_python_takes_the_compiled_runner_and_survives_a_cut(
     board: Board, runners: Path, tmp_path: Path
 ) -> None:
     slow, real = runners / "edgesweep_runner_full", tmp_path / "real"
@@ -130,9 +130,9 @@ def test_boards_are_listed_with_their_runtime_and_cleaned(
     monkeypatch.setenv(VARIABLE, f"{board.unit} nobody@")
     listed = json.loads(edgesweep("devices", "--workspace", tmp_path, "--json"))
     assert [refused["kind"] for refused in listed["refused"]] == ["unknown_device"], listed["refused"]
-    (found,) = [device for device in listed["devices"] if device["name"] == board.name]
-    assert found["runtimes"].keys() == {"torchscript"}
-    assert found["qengines"]
+    (board_row,) = [device for device in listed["devices"] if device["name"] == board.name]
+    assert board_row["runtimes"].keys() == {"torchscript"}
+    assert board_row["qengines"]
     assert board.folder.is_dir()
     assert edgesweep("devices", "clean", board.name) == f"{board.name}: clean\n"
     assert not board.folder.exists()

@@ -28,7 +28,7 @@ from workers.measure.evaluation_request import LogitsRequest
 from workers.measure.timed_block import BlockRequest, ReadyRequest
 
 LIMIT_S = 60.0
-"""What is waited for happens at once, or never."""
+"""An event that a test waits for comes at once, or never."""
 BOTH = GridSpec(precision=("fp32", "int8"), quantization=("dynamic",), layout=("nhwc",))
 """fp32 is one build for all phones, int8 is one for each ABI."""
 ANY = ObjectiveSpec(constraints=())
@@ -56,7 +56,7 @@ def _phones(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Log:
-    """What happened, in its order: `build NAME`, `built NAME`, `ask DEVICE KIND`, `done DEVICE KIND`."""
+    """The events in their order: `build NAME`, `built NAME`, `ask DEVICE KIND`, `done DEVICE KIND`."""
 
     lines: list[str] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -88,14 +88,14 @@ class Watched(InlineExecutor):
         after: Callable[[str], None] = lambda _: None,
         faults: dict[str, Faults] | None = None,
     ) -> None:
-        """They are told the line that comes next, or that came last."""
+        """The two hooks are told the line that comes next, or that came last."""
         super().__init__(sweep.workspace.root)
         self.log = Log()
         self._before = before
         self._after = after
         self._faults = faults or {}
         self._store = ArtifactStore(sweep.home / "builder" / "artifacts")
-        # Here, because a process that a build starts ends with the thread that started it.
+        # The test's thread prepares it: a process that a build starts ends with the thread that started it.
         inputs = sweep.prepare(sweep.spec.models[0]).build_inputs
         for key, variant in {job.build_key: job.variant for job in sweep.plan.jobs}.items():
             if self._store.find(key) is None:
@@ -181,10 +181,12 @@ def test_a_phone_is_measured_while_only_other_phones_artifacts_are_built(tmp_pat
     assert log.lines[:2] == ["build fp32", "built fp32"], "what most phones wait for comes first"
     for phone, build in (("cool", "built int8 x86"), ("steady", "built int8 qnnpack")):
         assert log.first(f"ask {phone}") > log.first(build), "a round has a block of every job: it waits for its field"
-    told = [event for event in events if isinstance(event, Building)]
-    assert [event.done for event in told] == sorted(event.done for event in told)
-    assert (told[0].done, told[0].total, told[-1]) == (0, 3, Building(3, 3, ()))
-    assert events.index(told[-1]) > events.index(next(one for one in events if isinstance(one, Measuring)))
+    events_of_builds = [event for event in events if isinstance(event, Building)]
+    assert [event.done for event in events_of_builds] == sorted(event.done for event in events_of_builds)
+    assert (events_of_builds[0].done, events_of_builds[0].total, events_of_builds[-1]) == (0, 3, Building(3, 3, ()))
+    assert events.index(events_of_builds[-1]) > events.index(
+        next(event for event in events if isinstance(event, Measuring))
+    )
 
 
 def test_a_race_evaluates_what_is_there_and_times_nothing_before_its_whole_field_is(
@@ -202,10 +204,10 @@ def test_a_race_evaluates_what_is_there_and_times_nothing_before_its_whole_field
     assert log.first("done cool evaluate") < log.first("built int8") < log.first("ask cool block", "ask cool other")
     assert log.lines.count("ask cool evaluate") == 2, "no image is evaluated twice"
     assert all(measured(sweep, journal))
-    told = [event for event in events if isinstance(event, Measuring)]
-    assert [event.done for event in told] == sorted(event.done for event in told)
-    assert all(event.done <= event.total for event in told)
-    assert "waits for builds" in {event.running for event in told}
+    events_of_blocks = [event for event in events if isinstance(event, Measuring)]
+    assert [event.done for event in events_of_blocks] == sorted(event.done for event in events_of_blocks)
+    assert all(event.done <= event.total for event in events_of_blocks)
+    assert "waits for builds" in {event.running for event in events_of_blocks}
 
 
 @pytest.mark.system
@@ -227,9 +229,9 @@ def test_this_computer_is_measured_when_nothing_is_built_on_it_any_more(tmp_path
 
 def test_what_only_a_phone_needs_that_is_gone_is_left_to_another_run(tmp_path: Path, journal: Journal) -> None:
     sweep = sweep_of(tmp_path, "cool", "steady", **RACE)
-    gone = {"steady": Faults(gone_from_s=0.01)}
+    faults = {"steady": Faults(gone_from_s=0.01)}
     executor = Watched(
-        sweep, after=lambda line: executor.log.wait("close steady") if line == "built fp32" else None, faults=gone
+        sweep, after=lambda line: executor.log.wait("close steady") if line == "built fp32" else None, faults=faults
     )
     events: list[Event] = sweep.run(journal, executor=executor)
     [away] = [event for event in events if isinstance(event, Away)]
@@ -259,10 +261,10 @@ def test_a_stop_keeps_what_runs_on_a_phone_and_what_is_being_built(tmp_path: Pat
     sweep.run(journal, stop=stopped.is_set, executor=executor)
     assert sum(journal.attempts.block_count(job.key) for job in sweep.plan.jobs) == 1
     assert sum(journal.artifacts.latest(job.build_key) is not None for job in sweep.plan.jobs) == 4
-    again = Watched(sweep)
-    sweep.run(journal, executor=again)
+    resumed = Watched(sweep)
+    sweep.run(journal, executor=resumed)
     assert all(measured(sweep, journal))
-    assert not [line for line in again.log.lines if line.startswith("build")]
+    assert not [line for line in resumed.log.lines if line.startswith("build")]
     assert sum(journal.attempts.block_count(job.key) for job in sweep.plan.jobs) == 8
 
 

@@ -19,10 +19,9 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.recovery import RecoverySpec
-from tests.gallery import RememberingHost
+from tests.gallery import RememberingPhone
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import BuiltSweep
-from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Rung
 from workers.driver.canary import BLOCKS
 from workers.driver.device_recovery import merge_host_events
@@ -38,12 +37,6 @@ from workers.measure.timed_block import BlockRequest
 GRID = GridSpec(precision=("fp32",), layout=("nchw",), threads=(1, 2))
 ROUNDS = ProtocolSpec(preset="quick", rounds=3, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")
 WAIT = AwayWait(60.0, 2.0)
-
-
-class Phone(FakeDevice):
-    def __init__(self, folder: Path, name: str) -> None:
-        super().__init__(folder, name)
-        self._host = RememberingHost(folder / f"fake-{name}")
 
 
 class Link:
@@ -112,14 +105,14 @@ class Phones(InlineExecutor):
         self.links: list[Link] = []
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
-        bench = DeviceRunner(Phone(self._at, facts.name.partition(":")[2]), self._at)
+        bench = DeviceRunner(RememberingPhone(self._at, facts.name.partition(":")[2]), self._at)
         self.links.append(Link(bench, *self._words))
         return self.links[-1]
 
 
 @pytest.fixture(autouse=True)
 def _phones_with_rungs(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch, "fake", f"{__name__}:{Phone.__name__}")
+    stand_in(monkeypatch, "fake", f"{RememberingPhone.__module__}:{RememberingPhone.__name__}")
     monkeypatch.setitem(catalog.devices(), "fake", replace(catalog.devices()["fake"], recovery="the links above"))
 
 
@@ -148,7 +141,7 @@ def run(sweep: BuiltSweep, journal: Journal, phones: Phones, book: QuarantineBoo
     return sweep.run(journal, executor=phones, away_wait=WAIT, book=book)
 
 
-def taken(events: list[Event]) -> list[tuple[Rung, bool]]:
+def rungs(events: list[Event]) -> list[tuple[Rung, bool]]:
     return [(event.rung, not event.refused) for event in events if isinstance(event, Recovering)]
 
 
@@ -166,7 +159,7 @@ def blocks(sweep: BuiltSweep, journal: Journal) -> list[int]:
 
 def test_a_cable_that_slips_needs_no_step(sweep: BuiltSweep, journal: Journal, book: QuarantineBook) -> None:
     events = run(sweep, journal, Phones(sweep.workspace.root, {2: "offline"}), book)
-    assert taken(events) == []
+    assert rungs(events) == []
     assert of(Waiting, events)
     assert measured(sweep, journal) == [True, True]
     assert blocks(sweep, journal) == [3, 3]
@@ -184,7 +177,7 @@ def test_a_phone_is_brought_back_by_the_gentlest_step_that_helps(
     sweep: BuiltSweep, journal: Journal, book: QuarantineBook, kind: str, mends: Rung, steps: list[Rung]
 ) -> None:
     events = run(sweep, journal, Phones(sweep.workspace.root, {2: kind}, mends), book)
-    assert taken(events) == [(step, True) for step in steps]
+    assert rungs(events) == [(step, True) for step in steps]
     assert of(Away, events) == []
     assert blocks(sweep, journal) == [3, 3], "nothing is lost, and nothing is measured twice"
     assert not any(journal.attempts.failures(job.key) for job in sweep.plan.jobs), "no job is to blame"
@@ -195,7 +188,7 @@ def test_a_step_that_is_refused_is_told_and_the_next_one_is_tried(tmp_path: Path
     with Journal.open(sweep.workspace.journal) as journal:
         phones = Phones(sweep.workspace.root, {2: "unresponsive"}, "reboot", refuses="restart_adb")
         events = run(sweep, journal, phones, book)
-        assert taken(events) == [("reconnect", True), ("restart_adb", False), ("reboot", True)]
+        assert rungs(events) == [("reconnect", True), ("restart_adb", False), ("reboot", True)]
         [refused] = [event.refused for event in events if isinstance(event, Recovering) and event.refused]
         assert refused == "another phone is measured"
         assert measured(sweep, journal) == [True, True]
@@ -217,7 +210,7 @@ def test_a_phone_that_nothing_brings_back_is_given_up_after_every_step(tmp_path:
     sweep = sweep_of(tmp_path, recovery=RecoverySpec(reboot=True))
     with Journal.open(sweep.workspace.journal) as journal:
         events = run(sweep, journal, Phones(sweep.workspace.root, {2: "unresponsive"}, "ask"), book)
-        assert [rung for rung, _ in taken(events)] == ["reconnect", "restart_adb", "reboot"]
+        assert [rung for rung, _ in rungs(events)] == ["reconnect", "restart_adb", "reboot"]
         assert [event.failed.kind for event in events if isinstance(event, Away)] == ["unresponsive"]
         assert measured(sweep, journal) == [False, False]
         assert book.quarantine("fake-steady") is None, "once is not repeatedly"
@@ -233,8 +226,8 @@ def test_repeated_faults_quarantine_a_phone_and_its_canary_lets_it_in_again(
     [away] = of(Away, events)
     assert isinstance(away, Away)
     assert (away.failed.kind, away.pending) == ("quarantined", 2)
-    kept = sum(blocks(sweep, journal))
-    assert 0 < kept < 6
+    measured_blocks = sum(blocks(sweep, journal))
+    assert 0 < measured_blocks < 6
 
     phones = Phones(sweep.workspace.root)
     events = run(sweep, journal, phones, book)
@@ -242,7 +235,7 @@ def test_repeated_faults_quarantine_a_phone_and_its_canary_lets_it_in_again(
     assert book.quarantine("fake-steady") is None
     assert measured(sweep, journal) == [True, True]
     assert blocks(sweep, journal) == [3, 3]
-    assert phones.links[0].blocks == BLOCKS + 6 - kept, "the canary's blocks are not kept"
+    assert phones.links[0].blocks == BLOCKS + 6 - measured_blocks, "the canary's blocks are not kept"
 
 
 def test_a_phone_on_probation_is_back_in_quarantine_after_one_fault(
@@ -302,7 +295,7 @@ def test_a_host_s_faults_quarantine_no_phone(sweep: BuiltSweep, journal: Journal
     events = run(sweep, journal, Phones(sweep.workspace.root, faults), book)
     assert measured(sweep, journal) == [True, True]
     assert of(Quarantined, events) == []
-    assert taken(events) == []
+    assert rungs(events) == []
     assert book.records() == []
 
 
@@ -329,10 +322,10 @@ def test_a_host_that_goes_and_comes_back_is_told_once_for_all_of_its_devices(
     sweep = sweep_of(tmp_path, devices=("fake:steady", "fake:hot"))
     with Journal.open(sweep.workspace.journal) as journal:
         events = run(sweep, journal, Phones(sweep.workspace.root, {2: "host_away", 3: "host_away"}), book)
-        told = [event for event in events if isinstance(event, Waiting | Back)]
-        assert [type(event) for event in told] == [Waiting, Back] * (len(told) // 2)
-        assert {event.device for event in told if isinstance(event, Waiting)} == {"the host lab-2"}
-        assert {event.host for event in told if isinstance(event, Back)} == {"the host lab-2"}
+        messages = [event for event in events if isinstance(event, Waiting | Back)]
+        assert [type(event) for event in messages] == [Waiting, Back] * (len(messages) // 2)
+        assert {event.device for event in messages if isinstance(event, Waiting)} == {"the host lab-2"}
+        assert {event.host for event in messages if isinstance(event, Back)} == {"the host lab-2"}
         assert measured(sweep, journal) == [True] * 4
 
 
@@ -344,11 +337,11 @@ def test_a_host_that_stays_away_is_told_of_once_a_minute_and_given_up_once() -> 
     events += [Back("fake:one", host, 131.0), Back("fake:two", host, 131.5)]
     events += [Waiting(host, ("its connection is lost",), 0.0, is_host=True)]
     events += [Away(host, lost, 2, is_host=True), Away(host, lost, 3, is_host=True)]
-    told = list(merge_host_events(iter(events)))
-    assert [event.waited_seconds for event in told if isinstance(event, Waiting)] == [0.0, 0.0, 60.0, 120.0, 0.0]
-    assert of(Back, told) == [Back("fake:one", host, 131.0)]
-    assert told[-1] == Away(host, lost, 5, is_host=True)
-    assert len(of(Away, told)) == 1
+    messages = list(merge_host_events(iter(events)))
+    assert [event.waited_seconds for event in messages if isinstance(event, Waiting)] == [0.0, 0.0, 60.0, 120.0, 0.0]
+    assert of(Back, messages) == [Back("fake:one", host, 131.0)]
+    assert messages[-1] == Away(host, lost, 5, is_host=True)
+    assert len(of(Away, messages)) == 1
 
 
 def test_a_host_that_is_given_up_is_named_with_what_is_wrong_with_it(

@@ -22,8 +22,8 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from tests.faulty_device import Faults, FaultyDevice
-from tests.gallery import RememberingHost
 from tests.transports import stand_in
+from tests.workers.driver.known_phone import KnownPhone, know_latencies
 from tests.workers.tiny_sweep import BuiltSweep
 from workers.driver import contests
 from workers.driver.driver_events import AttemptFailed, Away, DeviceChanged, Left, Waiting
@@ -38,35 +38,16 @@ TWO = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
 ANY = ObjectiveSpec(constraints=())
 
 
-class Latencies(dict[str, float]):
-    """By the order in which the files are first run. TorchScript writes into a file where the model's source lay, so
-    that what a simulated phone draws by a file's bytes is another figure each time."""
-
-    def get(self, digest: str, _: object = None) -> float:
-        return self.setdefault(digest, 10.0 * 1.12 ** len(self))
-
-
-class KnownPhone(FaultyDevice):
-    """One on which two files are never equally fast by chance, and nothing is evaluated twice."""
-
-    latencies = Latencies()
-
-    def __init__(self, folder: Path, name: str, faults: Faults | None = None) -> None:
-        super().__init__(folder, name, true_ms=self.latencies, faults=faults)
-        self._host = RememberingHost(folder / f"fake-{name}")
-
-
 @pytest.fixture(autouse=True)
 def _known_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KnownPhone, "latencies", Latencies())
-    stand_in(monkeypatch, "fake", f"{__name__}:{KnownPhone.__name__}")
+    know_latencies(monkeypatch, step=1.12)
 
 
 class SimulatedPhones(InlineExecutor):
     """An executor whose simulated phones have faults, and can be looked at."""
 
     def __init__(self, folder: Path, faults: Faults | dict[str, Faults] | None = None) -> None:
-        """Of all phones, or by name."""
+        """The faults are those of all phones, or of each by its name."""
         super().__init__(folder)
         self._at = folder
         self._faults = faults
@@ -95,12 +76,12 @@ def test_a_race_ends_with_a_reason_for_every_job_and_less_work_than_measuring_al
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
         settled = {job.key: journal.attempts.settled(job.key) for job in sweep.plan.jobs}
-        reasons = Counter(one.reason for one in settled.values() if one)
+        reasons = Counter(end.reason for end in settled.values() if end)
         assert sum(reasons.values()) == 8
         assert reasons["slower"] >= 4, "1 and 4 threads differ by a factor"
         assert reasons["best"] >= 1
-        told = {event.settled.job_key for event in events if isinstance(event, Left)}
-        assert told == set(settled), "everyone who leaves is told of"
+        left_keys = {event.settled.job_key for event in events if isinstance(event, Left)}
+        assert left_keys == set(settled), "everyone who leaves is told of"
         rounds = [timing(journal, job).rounds for job in sweep.plan.jobs]
         assert min(rounds) < max(rounds) or max(rounds) <= 3
         assert sweep.run(journal) == [], "what is decided costs nothing"
@@ -111,10 +92,10 @@ def test_an_interrupted_race_goes_on_and_nothing_is_measured_twice(tmp_path: Pat
     keys = [job.key for job in sweep.plan.jobs]
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, stop=lambda: sum(len(journal.attempts.blocks(key)) for key in keys) >= 11)
-        kept = {key: journal.attempts.blocks(key) for key in keys}
-        assert sum(map(len, kept.values())) == 11
+        kept_blocks = {key: journal.attempts.blocks(key) for key in keys}
+        assert sum(map(len, kept_blocks.values())) == 11
         sweep.run(journal)
-        for key, blocks in kept.items():
+        for key, blocks in kept_blocks.items():
             assert journal.attempts.blocks(key)[: len(blocks)] == blocks
         assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
 
@@ -123,9 +104,7 @@ def test_a_newcomer_races_against_whoever_was_undefeated(tmp_path: Path) -> None
     first = sweep_of(tmp_path, "steady", budget="race", protocol=ProtocolSpec())
     with Journal.open(first.workspace.journal) as journal:
         first.run(journal)
-        best = [
-            job for job in first.plan.jobs if (found := journal.attempts.settled(job.key)) and found.reason == "best"
-        ]
+        best = [job for job in first.plan.jobs if (end := journal.attempts.settled(job.key)) and end.reason == "best"]
         before = len(journal.attempts.blocks(best[0].key))
         wider = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec())
         wider.run(journal)
@@ -140,31 +119,31 @@ def test_who_lost_to_a_job_that_left_the_sweep_file_races_again(tmp_path: Path) 
     with Journal.open(first.workspace.journal) as journal:
         first.run(journal)
         settled = {job.key: journal.attempts.settled(job.key) for job in first.plan.jobs}
-        winner = next(key for key, one in settled.items() if one and one.leads)
-        [gone] = [job.run.threads for job in first.plan.jobs if job.key == winner]
-        lost = {key for key, one in settled.items() if one and one.by_key == winner}
+        winner = next(key for key, end in settled.items() if end and end.leads)
+        [threads_gone] = [job.run.threads for job in first.plan.jobs if job.key == winner]
+        lost = {key for key, end in settled.items() if end and end.by_key == winner}
         assert lost
-        fewer = GRID.model_copy(update={"threads": tuple(n for n in (1, 2, 3, 4) if n != gone)})
+        fewer = GRID.model_copy(update={"threads": tuple(n for n in (1, 2, 3, 4) if n != threads_gone)})
         second = sweep_of(tmp_path, "steady", fewer, budget="race", protocol=ProtocolSpec())
-        here = {job.key for job in second.plan.jobs}
+        keys_now = {job.key for job in second.plan.jobs}
         journal.save_plan(second.plan)
-        for key in lost & here:
+        for key in lost & keys_now:
             assert journal.outcomes.in_sweep("tiny", next(job for job in second.plan.jobs if job.key == key)) is None
         second.run(journal)
-        after = {key: journal.attempts.settled(key) for key in here}
-        assert sum(bool(one and one.leads) for one in after.values()) == 1, "it has a winner of its own"
-        assert all(one and (not one.eliminated or one.by_key in here) for one in after.values())
+        after = {key: journal.attempts.settled(key) for key in keys_now}
+        assert sum(bool(end and end.leads) for end in after.values()) == 1, "it has a winner of its own"
+        assert all(end and (not end.eliminated or end.by_key in keys_now) for end in after.values())
 
 
 def test_another_sweep_of_the_same_jobs_has_a_race_of_its_own(tmp_path: Path) -> None:
-    one = GRID.model_copy(update={"threads": (1,)})
-    first = sweep_of(tmp_path, "steady", one, budget="race", protocol=ProtocolSpec())
+    grid = GRID.model_copy(update={"threads": (1,)})
+    first = sweep_of(tmp_path, "steady", grid, budget="race", protocol=ProtocolSpec())
     wider = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec(), name="wider")
     with Journal.open(first.workspace.journal) as journal:
         first.run(journal)
         before = {job.key: journal.attempts.settled(job.key) for job in first.plan.jobs}
         wider.run(journal)
-        lost = [key for key in before if (one := journal.attempts.settled(key)) and one.eliminated]
+        lost = [key for key in before if (grid := journal.attempts.settled(key)) and grid.eliminated]
         assert set(lost) == set(before), "one thread is slowest"
         protocol = protocol_of(first.spec)
         assert {key: journal.attempts.settled(key, protocol) for key in before} == before
@@ -178,10 +157,10 @@ def test_who_lost_to_a_job_that_is_worth_less_now_comes_back(tmp_path: Path, mon
     with Journal.open(first.workspace.journal) as journal:
         first.run(journal)
         lost = {
-            job.key: one for job in first.plan.jobs if (one := journal.attempts.settled(job.key)) and one.eliminated
+            job.key: end for job in first.plan.jobs if (end := journal.attempts.settled(job.key)) and end.eliminated
         }
         assert lost
-        beaters = {one.by_key for one in lost.values()}
+        beaters = {end.by_key for end in lost.values()}
 
         def judged_anew(rows: Iterable[ResultRow], sweep: SweepSpec) -> dict[str, float]:
             return {row.job_key: 0.0 if row.job_key in beaters else 2.0 for row in rows}
@@ -199,8 +178,8 @@ def test_who_leaves_a_race_before_its_first_rounds_are_over_has_ended(tmp_path: 
     sweep = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec(rounds=rounds))
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        found = [one for job in sweep.plan.jobs if (one := journal.attempts.settled(job.key))]
-        assert any(one.eliminated and one.rounds < rounds for one in found), "this shows nothing"
+        ends = [end for job in sweep.plan.jobs if (end := journal.attempts.settled(job.key))]
+        assert any(end.eliminated and end.rounds < rounds for end in ends), "this shows nothing"
         assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert sweep.run(journal) == []
 
@@ -242,10 +221,10 @@ def test_models_do_not_race_against_each_other(tmp_path: Path) -> None:
         sweep.run(journal)
         for model in ("tiny", "other"):
             jobs = [job for job in sweep.plan.jobs if job.model == model]
-            found = [one for job in jobs if (one := journal.attempts.settled(job.key))]
-            assert len(found) == 8
-            assert any(one.reason == "best" for one in found), "each model has its winner"
-            assert all(one.by.startswith(f"{model} ·") for one in found if one.eliminated)
+            ends = [end for job in jobs if (end := journal.attempts.settled(job.key))]
+            assert len(ends) == 8
+            assert any(end.reason == "best" for end in ends), "each model has its winner"
+            assert all(end.by.startswith(f"{model} ·") for end in ends if end.eliminated)
 
 
 def test_another_objective_is_another_race_on_the_same_blocks(tmp_path: Path) -> None:
@@ -264,8 +243,8 @@ def test_another_objective_is_another_race_on_the_same_blocks(tmp_path: Path) ->
         after = {job.key: journal.attempts.settled(job.key) for job in other.plan.jobs}
         assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in other.plan.jobs)
         assert all(
-            one and two and one.question != two.question
-            for one, two in zip(before.values(), after.values(), strict=True)
+            earlier and later and earlier.question != later.question
+            for earlier, later in zip(before.values(), after.values(), strict=True)
         )
 
 
@@ -275,11 +254,11 @@ def test_full_measures_until_three_rounds_agree_and_marks_who_never_does(tmp_pat
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
         for job in sweep.plan.jobs:
-            found = timing(journal, job)
+            figures = timing(journal, job)
             settled = journal.attempts.settled(job.key)
             assert settled is not None
-            assert settled.reason == ("unstable" if "unstable" in found.labels else "stable")
-            assert 3 <= found.rounds <= 10
+            assert settled.reason == ("unstable" if "unstable" in figures.labels else "stable")
+            assert 3 <= figures.rounds <= 10
 
 
 @pytest.mark.parametrize("preset", ["quick", "full"])
@@ -288,10 +267,10 @@ def test_a_device_that_needs_more_rounds_gets_them_also_where_three_were_measure
     sweep = BuiltSweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"), objective=ANY, protocol=protocol)
 
     def counts(journal: Journal) -> dict[str, set[int]]:
-        found: dict[str, set[int]] = {}
+        counts_of_device: dict[str, set[int]] = {}
         for job in sweep.plan.jobs:
-            found.setdefault(job.device_id, set()).add(len(journal.attempts.blocks(job.key)))
-        return found
+            counts_of_device.setdefault(job.device_id, set()).add(len(journal.attempts.blocks(job.key)))
+        return counts_of_device
 
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
@@ -329,9 +308,9 @@ def test_every_second_of_the_phone_is_in_a_record(tmp_path: Path, budget: str) -
     executor = SimulatedPhones(sweep.workspace.root)
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, executor=executor)
-        found = read_status(journal, "tiny").spent
-    assert min(found.pushing_s, found.evaluating_s, found.timed_s) > 0
-    assert found.measuring_s + found.waiting_s == pytest.approx(executor.phones[0].now_s(), abs=0.05)
+        spent = read_status(journal, "tiny").spent
+    assert min(spent.pushing_s, spent.evaluating_s, spent.timed_s) > 0
+    assert spent.measuring_s + spent.waiting_s == pytest.approx(executor.phones[0].now_s(), abs=0.05)
 
 
 @pytest.mark.parametrize("on_not_ready", ["fail", "mark"])
@@ -361,7 +340,7 @@ def test_a_phone_that_never_cools_ends_within_its_limit_and_the_sweep_goes_on(
 def test_other_programs_are_waited_for_once_in_a_run_and_then_only_marked(tmp_path: Path) -> None:
     protocol = ProtocolSpec(preset="quick", gate=GateSpec(load_wait_seconds=30.0), on_not_ready="fail")
     sweep = sweep_of(tmp_path, "cool", protocol=protocol)
-    busy = Faults(sensors=lambda _, found: replace(found, load=0.9))
+    busy = Faults(sensors=lambda _, sensors: replace(sensors, load=0.9))
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, executor=SimulatedPhones(sweep.workspace.root, busy))
         blocks = [block for job in sweep.plan.jobs for block in journal.attempts.blocks(job.key)]
@@ -411,7 +390,7 @@ def test_times_that_do_not_fit_their_block_win_nothing(tmp_path: Path, budget: L
         sweep.run(journal, executor=SimulatedPhones(sweep.workspace.root, faults))
         labels = [timing(journal, job).labels for job in sweep.plan.jobs if journal.attempts.blocks(job.key)]
     assert labels
-    assert all("invalid_timing" in disqualified(one) for one in labels)
+    assert all("invalid_timing" in disqualified(timing_labels) for timing_labels in labels)
 
 
 def test_a_clock_that_goes_back_fails_the_attempt(tmp_path: Path) -> None:
@@ -430,7 +409,7 @@ def test_minutes_end_a_sweep_with_what_it_has(tmp_path: Path) -> None:
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
         settled = [journal.attempts.settled(job.key) for job in sweep.plan.jobs]
-        assert {one.reason for one in settled if one} & {"out_of_time"}
+        assert {end.reason for end in settled if end} & {"out_of_time"}
         assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert sweep.run(journal) == []
 
@@ -483,21 +462,21 @@ class Estimates(InlineExecutor):
         return Noted()
 
 
-def test_others_are_told_what_is_left_also_of_rounds_that_are_added_and_in_a_run_that_goes_on(tmp_path: Path) -> None:
+def test_what_is_left_is_told_also_of_added_rounds_and_in_a_run_that_goes_on(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, "steady", GRID, protocol=ProtocolSpec(preset="quick"))
     with Journal.open(sweep.workspace.journal) as journal:
         first = Estimates(sweep.workspace.root)
         sweep.run(journal, stop=lambda: len(first.left_s) == 16, executor=first)
-        again = Estimates(sweep.workspace.root)
-        sweep.run(journal, executor=again)
-        assert len(again.left_s) == 8
-        assert first.left_s[-1] > again.left_s[0] == max(again.left_s)
+        resumed = Estimates(sweep.workspace.root)
+        sweep.run(journal, executor=resumed)
+        assert len(resumed.left_s) == 8
+        assert first.left_s[-1] > resumed.left_s[0] == max(resumed.left_s)
         added = Estimates(sweep.workspace.root)
         sweep.run(journal, more={job.key: 4 for job in sweep.plan.jobs[:2]}, executor=added)
         assert len(added.left_s) == 8
         assert added.left_s == sorted(added.left_s, reverse=True)
         assert added.left_s[0] == pytest.approx(8 * added.left_s[-1], rel=0.2)
-        assert first.at_least | again.at_least | added.at_least == {False}
+        assert first.at_least | resumed.at_least | added.at_least == {False}
 
 
 def test_of_a_race_others_are_told_the_rounds_of_its_first_decision_as_the_least(tmp_path: Path) -> None:
@@ -546,8 +525,8 @@ def test_what_a_decided_race_calls_best_is_one_of_its_undefeated(tmp_path: Path)
     sweep = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec())
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        found = [one for job in sweep.plan.jobs if (one := journal.attempts.settled(job.key))]
-        [leader] = [one for one in found if one.leads]
+        ends = [end for job in sweep.plan.jobs if (end := journal.attempts.settled(job.key))]
+        [leader] = [end for end in ends if end.leads]
         assert leader.reason == "best"
         fastest = min(sweep.plan.jobs, key=lambda job: timing(journal, job).figures["latency_p50_ms"])
         best = timing(journal, next(job for job in sweep.plan.jobs if job.key == leader.job_key))
@@ -571,16 +550,16 @@ def test_a_phone_that_slips_off_its_cable_is_waited_for_and_nothing_is_lost(tmp_
 
 
 def test_what_was_known_of_a_phone_before_it_went_away_is_looked_at_again(tmp_path: Path) -> None:
-    asked: list[str] = []
+    marks: list[str] = []
 
     class Noting(DeviceRunner):
         def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-            found = super().ask(request)
+            answer = super().ask(request)
             if isinstance(request, ReadyRequest):
-                asked.append("ready")
+                marks.append("ready")
             elif isinstance(request, BlockRequest):
-                asked.append("away" if isinstance(found, Failed) else "block")
-            return found
+                marks.append("away" if isinstance(answer, Failed) else "block")
+            return answer
 
     class NotingPhones(SimulatedPhones):
         def lane(self, facts: DeviceFacts) -> DeviceLane:
@@ -593,10 +572,10 @@ def test_what_was_known_of_a_phone_before_it_went_away_is_looked_at_again(tmp_pa
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, executor=slipped)
         assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
-    assert asked.count("block") == 6
-    assert "away" in asked
-    blocks = [place for place, what in enumerate(asked) if what != "ready"]
-    assert all(asked[place - 1] == "ready" for place in blocks), "no block starts on what was seen before an absence"
+    assert marks.count("block") == 6
+    assert "away" in marks
+    blocks = [place for place, mark in enumerate(marks) if mark != "ready"]
+    assert all(marks[place - 1] == "ready" for place in blocks), "no block starts on what was seen before an absence"
 
 
 def test_a_phone_that_no_host_has_today_leaves_its_jobs_pending_and_the_others_go_on(tmp_path: Path) -> None:
@@ -617,8 +596,8 @@ def test_a_phone_that_no_host_has_today_leaves_its_jobs_pending_and_the_others_g
         assert [outcome for device, outcome in outcomes if device == "fake-steady"] == [None, None]
         assert all(isinstance(outcome, Measured) for device, outcome in outcomes if device == "fake-cool")
         # Only the one that is away has something to do: it is told of, and nothing else happens.
-        again = sweep.run(journal, executor=WithoutOne(sweep.workspace.root))
-        assert again == [away]
+        second = sweep.run(journal, executor=WithoutOne(sweep.workspace.root))
+        assert second == [away]
         sweep.run(journal)
         assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
 
@@ -653,11 +632,11 @@ def test_a_phone_that_stays_away_leaves_its_jobs_pending_and_the_others_go_on(tm
         assert (away.device, away.failed.kind, away.pending) == ("fake:steady", "offline", 2)
         outcomes = {job.key: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
         assert [outcomes[job.key] for job in sweep.plan.jobs if job.device_id == "fake-steady"] == [None, None]
-        others = [outcomes[job.key] for job in sweep.plan.jobs if job.device_id == "fake-cool"]
-        assert len(others) == 2
-        assert all(isinstance(outcome, Measured) for outcome in others)
-        kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
+        other_outcomes = [outcomes[job.key] for job in sweep.plan.jobs if job.device_id == "fake-cool"]
+        assert len(other_outcomes) == 2
+        assert all(isinstance(outcome, Measured) for outcome in other_outcomes)
+        kept_blocks = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
         sweep.run(journal)
         assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
-        for key, blocks in kept.items():
+        for key, blocks in kept_blocks.items():
             assert journal.attempts.blocks(key)[: len(blocks)] == blocks, "only what was in flight is measured again"

@@ -42,7 +42,7 @@ SIX = GridSpec(precision=("fp32",), layout=("nchw",), threads=(1, 2, 3, 4, 5, 6)
 
 
 def at_work(phone: FaultyPhone) -> bool:
-    """Whether a runner runs. The shell that led it may wait until its report was received."""
+    """Tell whether a runner runs on the phone. The shell that led it may wait until its report was received."""
     return any("--model" in argv for _, argv in programs_on(phone))
 
 
@@ -84,7 +84,7 @@ def publishing(sweep: Phased, chance: random.Random) -> Callable[[], bool]:
 
 
 def published(workspace: Workspace) -> int:
-    """How many jobs the publisher has marked as published."""
+    """Count the jobs that the publisher has marked as published."""
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{workspace.published}?mode=ro", uri=True)) as db:
         return int(db.execute("SELECT count(*) FROM marks").fetchone()[0])
     return 0
@@ -145,7 +145,7 @@ def test_a_driver_that_is_killed_while_ray_builds_leaves_nothing_of_ray(
     with DriverProcess(sweep, {"RAY_TMPDIR": "/tmp"}, executor="ray") as driver:
         eventually(lambda: reached() or driver.process.poll() is not None)
         assert driver.process.poll() is None, driver.output.read_text()
-        assert {"raylet", "gcs_server"} <= {one.name() for one in driver.tree()}
+        assert {"raylet", "gcs_server"} <= {process.name() for process in driver.tree()}
         driver.kill()
     with Journal.open(sweep.workspace.journal) as journal:
         resume(sweep, journal)

@@ -1,4 +1,4 @@
-"""How often a sweep asks a phone something, counted on a virtual phone behind the real adb server."""
+"""A sweep's exchanges with a phone are counted, on a virtual phone behind the real adb server."""
 
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,13 @@ def test_a_block_is_three_exchanges_and_a_round_three_more_for_its_mode(
     opened, sent = PhoneConnection.open, KeptShell.send
 
     def counted(link: PhoneConnection, service: str, *words: Any, **named: Any) -> Any:
-        if not service.endswith(KEPT_SHELL):  # what is sent to it is counted
+        if not service.endswith(KEPT_SHELL):  # the lines sent to it are counted
             services.append(service)
         return opened(link, service, *words, **named)
 
-    def counted_line(kept: KeptShell, line: str, deadline: Deadline) -> Wire:
+    def counted_line(shell: KeptShell, line: str, deadline: Deadline) -> Wire:
         services.append(line)
-        return sent(kept, line, deadline)
+        return sent(shell, line, deadline)
 
     monkeypatch.setattr(PhoneConnection, "open", counted)
     monkeypatch.setattr(KeptShell, "send", counted_line)

@@ -45,7 +45,7 @@ def phones(port: int, tmp_path: Path) -> Iterator[list[FaultyPhone]]:
 
 
 def edgesweep(*arguments: object) -> str:
-    """What it prints on stdout."""
+    """Run the command, and return its stdout."""
     ended = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert ended.exit_code == 0, ended.output
     return ended.stdout
@@ -68,7 +68,7 @@ def unplug_after_its_first_block(phone: FaultyPhone, journal: Path) -> None:
 
 
 @pytest.mark.smoke
-def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_it_is_back(
+def test_a_sweep_on_four_phones_outlives_an_unplugged_one_and_goes_on_with_it_later(
     phones: list[FaultyPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweeps.operations.run.Driver", partial(Driver, away_wait=AwayWait(3.0, 2.0)))
@@ -83,31 +83,31 @@ def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_
     unplugging.join()
 
     winners = {device["device_id"]: device["winner"] for device in document["devices"]}
-    others = {phone.serialno for phone in phones} - {lost.serialno}
-    assert others <= {device_id for device_id, winner in winners.items() if winner}
+    others_ids = {phone.serialno for phone in phones} - {lost.serialno}
+    assert others_ids <= {device_id for device_id, winner in winners.items() if winner}
     assert winners.get(lost.serialno) is None
     with Journal.open(journal, read_only=True) as reader:
-        kept = {job.key: reader.attempts.blocks(job.key) for job, _ in reader.jobs.of_sweep("four")}
+        kept_blocks = {job.key: reader.attempts.blocks(job.key) for job, _ in reader.jobs.of_sweep("four")}
         assert {facts.exec_context for facts in reader.plans.devices("four")} == {VIRTUAL_PHONE}
-    assert 0 < sum(len(blocks) for blocks in kept.values()) < 4 * 2 * 3
-    assert all(block.runner.startswith("native-torchscript ") for blocks in kept.values() for block in blocks)
+    assert 0 < sum(len(blocks) for blocks in kept_blocks.values()) < 4 * 2 * 3
+    assert all(block.runner.startswith("native-torchscript ") for blocks in kept_blocks.values() for block in blocks)
 
     lost.plug()
     assert AdbHost().connect(lost.serial)
-    again = json.loads(edgesweep("run", sweep, "--workspace", workspace, "--json"))
-    assert {device["device_id"] for device in again["devices"] if device["winner"]} == others | {lost.serialno}
+    resumed = json.loads(edgesweep("run", sweep, "--workspace", workspace, "--json"))
+    assert {device["device_id"] for device in resumed["devices"] if device["winner"]} == others_ids | {lost.serialno}
     with Journal.open(journal, read_only=True) as reader:
         after = {job.key: reader.attempts.blocks(job.key) for job, _ in reader.jobs.of_sweep("four")}
     assert sum(map(len, after.values())) == 4 * 2 * 3
-    for key, blocks in kept.items():
+    for key, blocks in kept_blocks.items():
         assert after[key][: len(blocks)] == blocks, "nothing that was accepted is measured again"
 
 
 def test_devices_lists_the_phones_and_cleans_them(phones: list[FaultyPhone], tmp_path: Path) -> None:
     listed = json.loads(edgesweep("devices", "--workspace", tmp_path / "data", "--json"))
-    found = {device["device_id"]: device for device in listed["devices"]}
-    assert {phone.serialno for phone in phones} < set(found)
-    assert found[phones[0].serialno]["runtimes"].keys() == {"torchscript"}
+    by_id = {device["device_id"]: device for device in listed["devices"]}
+    assert {phone.serialno for phone in phones} < set(by_id)
+    assert by_id[phones[0].serialno]["runtimes"].keys() == {"torchscript"}
     assert all((phone.data / "local/tmp/edgesweep/run").is_dir() for phone in phones)
     edgesweep("devices", "clean", f"adb:{phones[0].serial}")
     assert [(phone.data / "local/tmp/edgesweep").exists() for phone in phones] == [False, True, True, True]

@@ -1,4 +1,4 @@
-"""Whose fault an outage is: the device's own, or that of what devices share."""
+"""An outage is the device's own fault, or that of something that devices share."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -53,7 +53,7 @@ def out(health: Health, facts: DeviceFacts, kinds: Iterable[str], key: str = "a"
 
 def faults(book: QuarantineBook, facts: DeviceFacts = ONE) -> list[str]:
     record = book.record(facts.device_id)
-    return [] if record is None else [one.kind for one in record.faults]
+    return [] if record is None else [fault.kind for fault in record.faults]
 
 
 def test_an_outage_of_one_phone_is_its_own(health: Health, book: QuarantineBook) -> None:
@@ -114,11 +114,11 @@ def test_a_failed_block_counts_where_the_phone_is_to_blame(health: Health, book:
 def test_the_quarantine_is_told_once_when_it_begins(tmp_path: Path, clock: Clock) -> None:
     book = QuarantineBook(tmp_path, rule=Rule(apart_s=0.0))
     health = Health(book, now_s=clock)
-    told = []
+    quarantines = []
     for key in "abcd":
-        told.append(health.failed(ONE, failed("rebooted"), job_of(key)))
-    assert [one is not None for one in told] == [False, False, True, False]
-    assert health.quarantine(ONE) == told[2]
+        quarantines.append(health.failed(ONE, failed("rebooted"), job_of(key)))
+    assert [quarantine is not None for quarantine in quarantines] == [False, False, True, False]
+    assert health.quarantine(ONE) == quarantines[2]
     health.pass_canary(ONE)
     assert health.quarantine(ONE) is None
 

@@ -86,9 +86,9 @@ def test_a_builder_that_is_killed_for_memory_costs_its_build_until_the_next_run(
     before = set(psutil.Process().children(recursive=True))
 
     def kill() -> None:
-        for one in set(psutil.Process().children(recursive=True)) - before:
-            if "workers.executors.builder" in one.cmdline():
-                one.kill()
+        for process in set(psutil.Process().children(recursive=True)) - before:
+            if "workers.executors.builder" in process.cmdline():
+                process.kill()
 
     with Journal.open(sweep.workspace.journal) as journal:
         killed = once(lambda: any(sweep.workspace.artifacts.glob(".*/")), kill)
@@ -150,8 +150,10 @@ def test_a_worker_of_ray_that_is_killed_costs_its_block(
     executor = RayExecutor(sweep.workspace.root, [facts.device_id for facts in sweep.plan.devices])
 
     def kill() -> None:
-        raylet = next(one for one in psutil.Process().children(recursive=True) if one.name() == "raylet")
-        workers = [one for one in raylet.children(recursive=True) if "_DeviceActor" in " ".join(one.cmdline())]
+        raylet = next(process for process in psutil.Process().children(recursive=True) if process.name() == "raylet")
+        workers = [
+            process for process in raylet.children(recursive=True) if "_DeviceActor" in " ".join(process.cmdline())
+        ]
         assert len(workers) == 2
         workers[0].kill()
 
@@ -166,7 +168,7 @@ def test_a_worker_of_ray_that_is_killed_costs_its_block(
         assert_invariants(sweep, journal, faults=0)
 
 
-# What is measured
+# The measurement itself
 
 
 @pytest.mark.suite
@@ -182,13 +184,13 @@ def test_a_sweep_that_changed_is_measured_anew_where_it_did_and_old_rows_stay(
     sweep = PhoneSweep(tmp_path, built, pair[:1])
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
+        kept_blocks = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
         old = sweep.plan
         grid = GRID.model_copy(update={"threads": (1, 3)})
         sweep.spec = sweep.spec.model_copy(update={"grids": (grid,)})
         sweep.plan = plan_sweep(sweep.spec, sweep.workspace.root, (sweep.home,))
-        same = {job.key for job in sweep.plan.jobs} & set(kept)
-        assert len(same) == 1
+        same_keys = {job.key for job in sweep.plan.jobs} & set(kept_blocks)
+        assert len(same_keys) == 1
         sweep.run(journal)
         assert timed(pair[0]) == 3, "the job that both files have is not measured again"
         source = SOURCE + b"\n# another\n"
@@ -198,12 +200,12 @@ def test_a_sweep_that_changed_is_measured_anew_where_it_did_and_old_rows_stay(
             patch.setattr(tempfile, "tempdir", str(elsewhere))
             construct("tiny_net:make", {}, {"tiny_net.py": source})
         sweep.plan = plan_sweep(sweep.spec, sweep.workspace.root, (sweep.home,))
-        assert not {job.key for job in sweep.plan.jobs} & set(kept)
+        assert not {job.key for job in sweep.plan.jobs} & set(kept_blocks)
         sweep.run(journal)
         assert timed(pair[0]) == 5
         assert all_measured(sweep, journal)
         assert {job.key for job in old.jobs} <= {job.key for job, stale in journal.jobs.of_sweep("tiny") if stale}
-        for key, blocks in kept.items():
+        for key, blocks in kept_blocks.items():
             assert journal.attempts.blocks(key) == blocks
         assert_invariants(sweep, journal)
 
@@ -225,15 +227,15 @@ def test_answers_that_are_no_numbers_are_kept_and_cannot_win(pair: Pair, built: 
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
         outcomes = sweep.outcomes(journal, first)
-        assert all(isinstance(one, Measured) and one.accuracy is not None for one in outcomes)
-        assert all("invalid_output" in one.accuracy.labels for one in outcomes)
+        assert all(isinstance(outcome, Measured) and outcome.accuracy is not None for outcome in outcomes)
+        assert all("invalid_output" in outcome.accuracy.labels for outcome in outcomes)
         assert_invariants(sweep, journal)
         results = load(sweep.workspace.tracking_uri, "tiny")
         [entry] = rank.rank(results.frame, results.spec.objective, "tiny").devices
         assert entry.winner is None
 
 
-# Its disk and its files
+# The disk and the files of the host
 
 
 @pytest.fixture
@@ -253,7 +255,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.fault(45, "a tmpfs with the workspace filled in a block", "stops before accepting; resumed whole")
-def test_a_host_whose_disk_is_full_stops_before_it_accepts_and_goes_on_when_there_is_room(
+def test_a_host_with_a_full_disk_stops_before_it_accepts_and_goes_on_with_room(
     pair: Pair, built: Path, tmp_path: Path, small_disk: Path
 ) -> None:
     sweep = PhoneSweep(tmp_path, built, pair)

@@ -60,9 +60,9 @@ def test_what_the_last_check_makes_worthless_is_measured_again(sweep: ShiftingSw
         assert sweep.run(journal, device) == [], "it is over"
     assert ranking.winner is not None
     assert sweep.true_ms[ranking.winner.job_key] == min(sweep.true_ms.values())
-    assert not any(one.verdict == "disqualified" for one in ranking.ranking)
-    found = [sweep.true_ms[one.job_key] for one in ranking.ranking]
-    assert found == sorted(found), "also those that lost no round"
+    assert not any(row.verdict == "disqualified" for row in ranking.ranking)
+    times_ms = [sweep.true_ms[row.job_key] for row in ranking.ranking]
+    assert times_ms == sorted(times_ms), "also those that lost no round"
 
 
 @pytest.mark.parametrize(("slowness", "blocks"), [(shift, 36), (shift, 40), (burst, 42), (shift, 43)])
@@ -72,9 +72,9 @@ def test_an_interrupted_run_goes_on_to_the_same_end(sweep: ShiftingSweep, slowne
     device = sweep.device(slowness)
     with sweep.open() as journal:
         sweep.run(journal, device, stop=lambda: len(device.measured) >= blocks)
-        kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.jobs}
+        kept_blocks = {job.key: journal.attempts.blocks(job.key) for job in sweep.jobs}
         sweep.run(journal, device)
-        for key, before in kept.items():
+        for key, before in kept_blocks.items():
             assert journal.attempts.blocks(key)[: len(before)] == before
         ranking = sweep.ranked(journal)
         assert sweep.run(journal, device) == []
@@ -88,7 +88,7 @@ def test_what_is_still_to_be_measured_again_is_shown_with_its_label(sweep: Shift
     with sweep.open() as journal:
         sweep.run(journal, device, stop=lambda: checks(sweep, device) >= 15)
         ranking = sweep.ranked(journal)
-    lost = [one for one in ranking.ranking if "device_changed" in one.trust]
+    lost = [row for row in ranking.ranking if "device_changed" in row.trust]
     assert len(lost) == 3
     assert ranking.better_disqualified[0].job_key == min(sweep.true_ms, key=lambda key: sweep.true_ms[key])
 
@@ -118,4 +118,4 @@ def test_the_winner_of_a_race_has_no_doubt_where_only_the_start_was_slow(tmp_pat
         assert sweep.run(journal, device) == []
     assert "device_moved" not in ranking.winner.trust
     assert ranking.winner.figures["latency_p50_ms"] == pytest.approx(5.0, rel=0.02)
-    assert all("device_moved" in one.trust for one in ranking.ranking[1:])
+    assert all("device_moved" in row.trust for row in ranking.ranking[1:])

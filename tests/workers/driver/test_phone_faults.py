@@ -1,4 +1,4 @@
-"""What a sweep makes of a phone's faults, by their rows in faults.md. What the device does: devices/test_adb.py."""
+"""A sweep goes on over a phone's faults, by their rows in faults.md. What the device does: devices/test_adb.py."""
 
 import socket
 import subprocess
@@ -100,11 +100,11 @@ def test_a_phone_that_stays_unplugged_keeps_its_jobs_pending_while_the_other_goe
         assert sweep.outcomes(journal, first) == [None, None]
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, second))
         assert_invariants(sweep, journal)
-        told: list[str] = []
-        again = plan_sweep(sweep.spec, sweep.workspace.root, (sweep.home,), sweep.plan.devices, told.append)
-        assert [job.key for job in again.jobs] == [job.key for job in sweep.plan.jobs]
-        assert ["plug it in" in line for line in told] == [True, False]
-        assert all(first.serial in line for line in told)
+        messages: list[str] = []
+        second_plan = plan_sweep(sweep.spec, sweep.workspace.root, (sweep.home,), sweep.plan.devices, messages.append)
+        assert [job.key for job in second_plan.jobs] == [job.key for job in sweep.plan.jobs]
+        assert ["plug it in" in line for line in messages] == [True, False]
+        assert all(first.serial in line for line in messages)
         first.plug()
         resume(sweep, journal)
 
@@ -123,13 +123,13 @@ def test_the_command_survives_a_phone_that_is_unplugged_and_goes_on_with_it_late
     assert ended.exit_code == 0, ended.output
     assert f"adb:{first.serial} is away (offline)" in " ".join(ended.output.split())
     assert "2 of its jobs wait for the next run" in " ".join(ended.output.split())
-    kept = timed(second)
+    measured = timed(second)
     assert timed(first) == 1
     first.plug()
     ended = CliRunner().invoke(cli.main, words)
     assert ended.exit_code == 0, ended.output
     assert "2 done before" in ended.output
-    assert (timed(first), timed(second)) == (3, kept)
+    assert (timed(first), timed(second)) == (3, measured)
     file.unlink()
     with Journal.open(sweep.workspace.journal) as journal:
         assert all(isinstance(outcome, Measured) for phone in pair for outcome in sweep.outcomes(journal, phone))
@@ -171,10 +171,10 @@ def test_a_phone_that_is_not_there_at_the_start_is_named(pair: Pair, built: Path
     assert caught.value.kind == "offline"
     assert f"adb:{first.serial}" in caught.value.message
     assert caught.value.next_step
-    told: list[str] = []
+    messages: list[str] = []
     sweep = PhoneSweep(tmp_path / "all", built, [second])
     spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})
-    plan = plan_sweep(spec, sweep.workspace.root, (sweep.home,), tell=told.append)
+    plan = plan_sweep(spec, sweep.workspace.root, (sweep.home,), tell=messages.append)
     assert [facts.device_id for facts in plan.devices] == [second.serialno]
 
 
@@ -202,18 +202,18 @@ def test_a_phone_that_does_not_know_this_computer_is_told_of_and_left_out(
     stranger = Stranger()
     host = AdbHost(port)
     host.connect(stranger.serial)
-    told: list[str] = []
+    messages: list[str] = []
     try:
         root, roots = sweep.workspace.root, (sweep.home,)
         spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})
-        plan = plan_sweep(spec, root, roots, tell=told.append)
+        plan = plan_sweep(spec, root, roots, tell=messages.append)
         with pytest.raises(DeviceError) as caught:
             plan_sweep(spec.model_copy(update={"devices": (f"adb:{stranger.serial}",)}), root, roots)
     finally:
         stranger.close()
         host.disconnect(stranger.serial)
     assert {facts.device_id for facts in plan.devices} == {phone.serialno for phone in pair}
-    assert ["accept the prompt" in line and stranger.serial in line for line in told] == [True]
+    assert ["accept the prompt" in line and stranger.serial in line for line in messages] == [True]
     assert caught.value.kind == "unauthorized"
     with Journal.open(sweep.workspace.journal) as journal:
         resume(sweep, journal)
@@ -298,13 +298,13 @@ def test_a_host_that_lost_its_adb_server_is_one_event_and_no_phone_s_failure(
         try:
             events = sweep.run(journal)
             stealing.join()
-            told: list[str] = []
-            plan_sweep(sweep.spec, sweep.workspace.root, (sweep.home,), sweep.plan.devices, told.append)
+            messages: list[str] = []
+            plan_sweep(sweep.spec, sweep.workspace.root, (sweep.home,), sweep.plan.devices, messages.append)
         finally:
             stealing.join()
             thief.give_back()
-        assert sum("adb server" in line for line in told) == 1, "and one to whoever plans"
-        assert sum("its jobs wait" in line for line in told) == 2
+        assert sum("adb server" in line for line in messages) == 1, "and one to whoever plans"
+        assert sum("its jobs wait" in line for line in messages) == 2
         [away] = [event for event in events if isinstance(event, Away)]
         assert away.failed.kind == "adb_server"
         assert str(port) in away.failed.message
@@ -346,11 +346,11 @@ def test_one_phone_by_two_ways_is_planned_once_and_said(pair: Pair, built: Path,
     AdbHost(port).connect(other)
     try:
         sweep = PhoneSweep(tmp_path, built, [first])
-        told: list[str] = []
+        messages: list[str] = []
         spec = sweep.spec.model_copy(update={"devices": (f"adb:{first.serial}", f"adb:{other}")})
-        plan = plan_sweep(spec, sweep.workspace.root, (sweep.home,), tell=told.append)
+        plan = plan_sweep(spec, sweep.workspace.root, (sweep.home,), tell=messages.append)
         assert [facts.name for facts in plan.devices] == [f"adb:{first.serial}"]
-        assert [other in line and first.serial in line for line in told] == [True]
+        assert [other in line and first.serial in line for line in messages] == [True]
         with Journal.open(sweep.workspace.journal) as journal:
             resume(sweep, journal)
     finally:
@@ -362,19 +362,19 @@ def test_two_phones_of_one_serial_number_are_refused(pair: Pair, built: Path, tm
     first, second = pair
     sweep = PhoneSweep(tmp_path, built, [second])
     root, roots = sweep.workspace.root, (sweep.home,)
-    told: list[str] = []
+    messages: list[str] = []
     with FaultyPhone(tmp_path / "twin", first.serialno) as twin:
         AdbHost(port).connect(twin.serial)
         try:
             spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})
-            plan = plan_sweep(spec, root, roots, tell=told.append)
-            both = spec.model_copy(update={"devices": (f"adb:{first.serial}", f"adb:{twin.serial}")})
+            plan = plan_sweep(spec, root, roots, tell=messages.append)
+            both_phones = spec.model_copy(update={"devices": (f"adb:{first.serial}", f"adb:{twin.serial}")})
             with pytest.raises(DeviceError) as caught:
-                plan_sweep(both, root, roots)
+                plan_sweep(both_phones, root, roots)
         finally:
             AdbHost(port).disconnect(twin.serial)
     assert [facts.device_id for facts in plan.devices] == [second.serialno]
-    assert any(first.serialno in line for line in told)
+    assert any(first.serialno in line for line in messages)
     assert caught.value.kind == "ambiguous_serial"
     with Journal.open(sweep.workspace.journal) as journal:
         resume(sweep, journal)

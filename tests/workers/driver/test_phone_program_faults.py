@@ -1,4 +1,4 @@
-"""What a sweep makes of phones that are full, hot or started anew, and of programs that fail or lie. By their rows in
+"""A sweep goes on over phones that are full, hot or started anew, and over programs that fail or lie. By their rows in
 faults.md; what the device makes of them: devices/test_adb.py."""
 
 import json
@@ -44,7 +44,7 @@ Pair = list[FaultyPhone]
 HOSTILE = "<script>alert(1)</script> | `x` $(touch /tmp/hostile) [bold](y) \x1b[31m"
 HOSTILE_SERIAL = "a,b;$(touch /tmp/hostile)\x1b[2J<script>"
 
-# What the runner does -> kind and words of the failure. Rows 9, 10, 20, 21, 22 and 47.
+# Each act of the runner has the kind and words of its failure. Rows 9, 10, 20, 21, 22 and 47.
 LIES = {
     "kill -SEGV $$": ("crashed", "exit code -11"),
     "kill -ABRT $$": ("crashed", "exit code -6"),
@@ -230,12 +230,12 @@ def test_a_push_that_hangs_ends_in_time_and_the_other_phone_goes_on(
         hung = in_a_push(first, first.hang)
         events = sweep.run(journal)
         hung.join()
-        told = [event.failed for event in events if isinstance(event, AttemptFailed | Away)]
-        assert told
-        assert {failed.kind for failed in told} <= {"unresponsive", "offline"}
-        # It is waited for: that it hangs is no job's failure.
+        failures = [event.failed for event in events if isinstance(event, AttemptFailed | Away)]
+        assert failures
+        assert {failed.kind for failed in failures} <= {"unresponsive", "offline"}
+        # The phone is waited for: that it hangs is no job's failure.
         assert [journal.attempts.failures(job.key) for job in sweep.plan.jobs] == [()] * len(sweep.plan.jobs)
-        assert all(first.serial in failed.message for failed in told)
+        assert all(first.serial in failed.message for failed in failures)
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, second))
         assert_invariants(sweep, journal)
         first.go_on()
@@ -252,7 +252,7 @@ def test_a_phone_that_is_started_anew_in_a_block_gives_nothing_of_it(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = pair
-    # It answers again while it is asked for, however slow the machine.
+    # The phone answers again while it is asked for, however slow the machine.
     monkeypatch.setattr(ImpatientPhone, "PAUSES_S", (0.2, 2.0, 10.0))
     sweep = PhoneSweep(tmp_path, built, pair)
     with Journal.open(sweep.workspace.journal) as journal:
@@ -290,14 +290,14 @@ def test_a_phone_that_throttles_in_a_block_is_marked_and_cannot_win(pair: Pair, 
         heated = amid([first], lambda: first.heat(44.0, thermal_status=3))
         sweep.run(journal)
         heated.join()
-        found = blocks(sweep, journal)
+        throttled_blocks = blocks(sweep, journal)
         assert sorted(
-            (block.conditions.thermal_status_start, block.conditions.thermal_status_end) for block in found
+            (block.conditions.thermal_status_start, block.conditions.thermal_status_end) for block in throttled_blocks
         ) == [
             (0, 3),
             (3, 3),
         ]
-        assert all("throttled" in block.labels for block in found)
+        assert all("throttled" in block.labels for block in throttled_blocks)
         assert_invariants(sweep, journal)
         results = load(sweep.workspace.tracking_uri, "tiny")
         [entry] = rank.rank(results.frame, results.spec.objective, "tiny").devices
@@ -387,13 +387,13 @@ def test_a_backend_that_falls_back_to_the_cpu_is_marked_and_cannot_win(pair: Pai
         )
         with Journal.open(sweep.workspace.journal) as journal:
             sweep.run(journal)
-            found = {job.variant.backend: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
-            assert all(isinstance(outcome, Measured) for outcome in found.values()), found
+            outcomes = {job.variant.backend: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
+            assert all(isinstance(outcome, Measured) for outcome in outcomes.values()), outcomes
             assert [block.backend_ran for block in blocks(sweep, journal)] == ["cpu", "cpu"]
             assert_invariants(sweep, journal)
             results = load(sweep.workspace.tracking_uri, "tiny")
             [entry] = rank.rank(results.frame, results.spec.objective, "tiny").devices
-            assert ["backend_fell_back" in one.trust for one in entry.ranking] == [False, True]
+            assert ["backend_fell_back" in row.trust for row in entry.ranking] == [False, True]
             assert entry.winner is not None
             assert entry.winner.variant.startswith("cpu")
             assert not entry.tied
@@ -477,9 +477,9 @@ def test_a_hostile_serial_number_becomes_a_plain_one_before_anything_is_named_by
     finally:
         first.set_property("ro.serialno", first.serialno)
     assert re.fullmatch("phone-[0-9a-f]{16}", facts.device_id)
-    shown = {one["name"]: one["device_id"] for one in json.loads(listed.stdout)["devices"]}
+    shown = {device["name"]: device["device_id"] for device in json.loads(listed.stdout)["devices"]}
     assert shown[f"adb:{first.serial}"] == facts.device_id
-    assert [one["device_id"] for one in json.loads(ranking.stdout)["devices"]] == [facts.device_id]
+    assert [device["device_id"] for device in json.loads(ranking.stdout)["devices"]] == [facts.device_id]
     for text in (listed.output, ranking.output, *map(str, sweep.home.rglob("*"))):
         assert not re.search(r"touch|script>|\x1b|\\u001b", text)
     assert not traces(first)

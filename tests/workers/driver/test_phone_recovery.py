@@ -100,11 +100,13 @@ def test_a_phone_that_is_not_there_cannot_be_connected_again(pair: Pair) -> None
 
 def test_the_server_is_restarted_and_knows_its_phones_of_the_network_again(pair: Pair, port: int) -> None:
     before = AdbHost(port)
-    serials = {one.serial for one in before.devices()}
+    serials = {phone.serial for phone in before.devices()}
     assert {phone.serial for phone in pair} <= serials
     phone_recovery.climb(name_of(pair[0]), "restart_adb")
-    assert before.gone()
-    assert {phone.serial for phone in pair} <= {one.serial for one in AdbHost(port).devices() if one.state == "device"}
+    assert before.has_ended()
+    assert {phone.serial for phone in pair} <= {
+        phone.serial for phone in AdbHost(port).devices() if phone.state == "device"
+    }
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["this process", "another process"])
@@ -125,14 +127,14 @@ def test_the_server_is_not_restarted_while_another_phone_is_measured(pair: Pair,
         with pytest.raises(DeviceError) as caught:
             phone_recovery.climb(name_of(first), "restart_adb")
         assert caught.value.kind == "adb_in_use"
-        assert not host.gone()
+        assert not host.has_ended()
     finally:
         if elsewhere:
             other.communicate(timeout=30)
         else:
             device.release()
     phone_recovery.climb(name_of(first), "restart_adb")
-    assert host.gone()
+    assert host.has_ended()
 
 
 class Tunnel:
@@ -180,7 +182,7 @@ def test_a_server_that_runs_elsewhere_is_not_restarted(pair: Pair, port: int, mo
     finally:
         tunnel.close()
     assert caught.value.kind == "adb_in_use"
-    assert not host.gone()
+    assert not host.has_ended()
 
 
 def test_a_phone_restarts_and_answers_with_another_boot_id(pair: Pair) -> None:
@@ -223,8 +225,8 @@ def test_a_sweep_makes_a_dead_connection_anew_and_loses_nothing(
     monkeypatch.setattr(ImpatientPhone, "sensors", lose_at_third)
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal, away_wait=AwayWait(20.0, 0.5))
-        taken = [(event.rung, event.refused) for event in events if isinstance(event, Recovering)]
-        assert taken == [("reconnect", "")]
+        steps = [(event.rung, event.refused) for event in events if isinstance(event, Recovering)]
+        assert steps == [("reconnect", "")]
         assert not any(isinstance(event, Away) for event in events)
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, first))
         assert_invariants(sweep, journal)
@@ -241,15 +243,15 @@ def test_a_sweep_restarts_a_phone_whose_mode_stays_if_its_file_allows_it(
     fault(first, 'echo "Power HAL is stuck" >"$PHONE/power_says"', once=True)
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal, away_wait=AwayWait(4.0, 0.5))
-        taken = [(event.rung, event.refused) for event in events if isinstance(event, Recovering)]
+        steps = [(event.rung, event.refused) for event in events if isinstance(event, Recovering)]
         away = [event.failed.kind for event in events if isinstance(event, Away)]
         assert sum(len(journal.attempts.blocks(job.key)) for job in sweep.plan.jobs) == (4 if allowed else 2)
         if allowed:
-            assert (taken[0], away) == (("reboot", ""), [])
+            assert (steps[0], away) == (("reboot", ""), [])
             assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, first))
             assert not first.fixed_performance
         else:
-            assert (taken, away) == ([], ["mode_stays"])
+            assert (steps, away) == ([], ["mode_stays"])
         assert_invariants(sweep, journal)
 
 
@@ -285,9 +287,9 @@ def test_a_phone_that_slips_twice_is_quarantined_and_let_in_by_its_canary(
         assert [event.failed.kind for event in events if isinstance(event, Away)] == ["quarantined"]
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, second))
         assert book.quarantine(second.serialno) is None
-        kept, before = sum(len(journal.attempts.blocks(job.key)) for job in sweep.jobs(first)), timed(first)
+        measured, before = sum(len(journal.attempts.blocks(job.key)) for job in sweep.jobs(first)), timed(first)
         events = sweep.run(journal, book=book)
         assert [event.device for event in events if isinstance(event, Readmitted)] == [name_of(first)]
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, first))
-        assert timed(first) - before == BLOCKS + 6 - kept, "what the canary measured is not kept"
+        assert timed(first) - before == BLOCKS + 6 - measured, "what the canary measured is not kept"
         assert_invariants(sweep, journal, faults=len(slipped) + BLOCKS)

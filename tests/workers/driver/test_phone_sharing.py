@@ -45,7 +45,7 @@ SHARED = {"protocol": ONE_ROUND.model_copy(update={"rounds": ROUNDS}), "share": 
 
 @pytest.fixture
 def third(pair: list[FaultyPhone], port: int, tmp_path: Path) -> Iterator[FaultyPhone]:
-    """Of the same class as the pair."""
+    """A third phone of the same class as the pair."""
     with faulty_phones(1, tmp_path / "phones") as [phone]:
         assert AdbHost(port).connect(phone.serial)
         as_new(phone)
@@ -71,13 +71,13 @@ def on(sweep: PhoneSweep, phone: FaultyPhone) -> list[Job]:
 def assert_shared(sweep: PhoneSweep, journal: Journal, units: list[FaultyPhone]) -> None:
     """All units measured the common variant, and each other variant was measured on one of them, beside it."""
     links = [job for job in sweep.plan.jobs if job.key == job.link]
-    others = [job for job in sweep.plan.jobs if job.key != job.link]
+    other_jobs = [job for job in sweep.plan.jobs if job.key != job.link]
     assert [job.device_id for job in links] == [phone.serialno for phone in units]
     assert len({(job.variant, job.run) for job in links}) == 1
-    assert len({(job.variant, job.run) for job in others}) == len(others) == 3
-    assert {job.device_id for job in others} == {phone.serialno for phone in units}, "each has something to do"
+    assert len({(job.variant, job.run) for job in other_jobs}) == len(other_jobs) == 3
+    assert {job.device_id for job in other_jobs} == {phone.serialno for phone in units}, "each has something to do"
     assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
-    for job in others:
+    for job in other_jobs:
         rounds = {block.visit for block in journal.attempts.blocks(job.key)}
         assert len(journal.attempts.blocks(job.key)) == ROUNDS
         assert len(rounds - {block.visit for block in journal.attempts.blocks(job.link)}) <= 1, (
@@ -86,11 +86,11 @@ def assert_shared(sweep: PhoneSweep, journal: Journal, units: list[FaultyPhone])
     assigned = Counter(key for (key,) in journal.file.rows("SELECT pool_key FROM assignments"))
     assert set(assigned.values()) == {1}, "once"
     assert sorted(journal.assignments.of_sweep("tiny").values()) == sorted(
-        [EVERY_UNIT, *(job.device_id for job in others)]
+        [EVERY_UNIT, *(job.device_id for job in other_jobs)]
     )
 
 
-def test_phones_share_a_sweep_that_is_killed_and_go_on_without_the_one_that_is_slower(
+def test_phones_share_a_sweep_that_is_killed_and_go_on_without_the_slower_one(
     pair: list[FaultyPhone], third: FaultyPhone, built: Path, tmp_path: Path
 ) -> None:
     sweep = PhoneSweep(tmp_path, built, [*pair, third], GRID, **SHARED)
@@ -107,25 +107,27 @@ def test_phones_share_a_sweep_that_is_killed_and_go_on_without_the_one_that_is_s
     for phone, mark in zip(pair, marks, strict=True):
         tell(phone, USUAL_NS)
         mark.unlink()
-    said = " ".join(driver.output.read_text().split())
-    assert "3 units share 4 variants of tiny" in said
-    assert f"adb:{third.serial} is taken out of its class" in said
-    assert "takes 1.300 times" in said
+    output = " ".join(driver.output.read_text().split())
+    assert "3 units share 4 variants of tiny" in output
+    assert f"adb:{third.serial} is taken out of its class" in output
+    assert "takes 1.300 times" in output
     with Journal.open(sweep.workspace.journal) as journal:
         places = journal.assignments.of_sweep("tiny")
-        kept = {job.key: journal.attempts.blocks(job.key) for job in whole.jobs}
+        kept_blocks = {job.key: journal.attempts.blocks(job.key) for job in whole.jobs}
     assert {*places.values()} == {EVERY_UNIT, *(phone.serialno for phone in pair)}
 
     with DriverProcess(sweep) as driver:
         driver.ended()
     with Journal.open(sweep.workspace.journal) as journal:
         assert journal.assignments.of_sweep("tiny") == places
-        for key, blocks in kept.items():
+        for key, blocks in kept_blocks.items():
             assert journal.attempts.blocks(key)[: len(blocks)] == blocks
         sweep.plan = Sharing(whole, journal).plan
         assert_shared(sweep, journal, pair)
-        its = [(job, blocks) for job in whole.jobs if job.device_id == third.serialno and (blocks := kept[job.key])]
-        assert [len(blocks) for _, blocks in its] == [ROUNDS], "what it has measured stays"
+        of_third = [
+            (job, blocks) for job in whole.jobs if job.device_id == third.serialno and (blocks := kept_blocks[job.key])
+        ]
+        assert [len(blocks) for _, blocks in of_third] == [ROUNDS], "what it has measured stays"
         assert timed(third) == ROUNDS
         assert_invariants(sweep, journal)
 

@@ -30,14 +30,14 @@ exit $ended
 
 
 def runs(phone: FaultyPhone) -> list[Interval]:
-    """Of the runner, by the clock of this host: lines of two runs that overlapped would not be in order."""
+    """List the runs of the runner, by the clock of this host: lines of two that overlapped would not be in order."""
     times = [float(line) for line in (phone.data / LOG).read_text().split()]
     assert times == sorted(times)
     return list(zip(times[::2], times[1::2], strict=True))
 
 
-def overlap(one: Interval, other: Interval) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+def overlap(left: Interval, other: Interval) -> bool:
+    return left[0] < other[1] and other[0] < left[1]
 
 
 def test_phones_measure_at_once_and_each_does_one_thing_at_a_time(
@@ -64,8 +64,8 @@ def test_phones_measure_at_once_and_each_does_one_thing_at_a_time(
     first, second = (runs(phone) for phone in pair)
     assert len(first) == len(second) == 3, "two blocks and an evaluation"
     for own in (first, second):
-        assert not any(overlap(one, other) for one, other in pairwise(own))
-    assert any(overlap(one, other) for one in first for other in second), "both at once"
+        assert not any(overlap(interval, other) for interval, other in pairwise(own))
+    assert any(overlap(interval, other) for interval in first for other in second), "both at once"
     for phone, own in zip(pair, (first, second), strict=True):
         assert len(pushes[phone.serial]) >= 2
         assert not any(overlap(pushed, run) for pushed in pushes[phone.serial] for run in own)

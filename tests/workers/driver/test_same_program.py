@@ -30,20 +30,20 @@ def test_one_of_each_program_is_timed_and_the_others_say_which(tmp_path: Path) -
         settled = {job.key: journal.attempts.settled(job.key) for job in sweep.plan.jobs}
         outcomes = [journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs]
         raced = {job.key: journal.outcomes.was_raced(job.key) for job in sweep.plan.jobs}
-        again = sweep.run(journal)
-    same = {key: one for key, one in settled.items() if one.reason == "same_program"}
-    assert len(same) == 2
+        second = sweep.run(journal)
+    same_program = {key: end for key, end in settled.items() if end.reason == "same_program"}
+    assert len(same_program) == 2
     layouts = {job.key: job.variant.layout for job in sweep.plan.jobs}
-    assert {layouts[key] for key in same} == {"nchw", "nhwc"}, "layouts are different programs"
-    for key, one in same.items():
-        assert layouts[one.by_key] == layouts[key]
+    assert {layouts[key] for key in same_program} == {"nchw", "nhwc"}, "layouts are different programs"
+    for key, end in same_program.items():
+        assert layouts[end.by_key] == layouts[key]
         assert not raced[key]
-        assert raced[one.by_key]
+        assert raced[end.by_key]
     assert all(isinstance(outcome, Measured) for outcome in outcomes), "nobody is pending"
-    assert sum(one.leads for one in settled.values()) == 1
-    told = [event.settled.job_key for event in events if isinstance(event, Left)]
-    assert sorted(told) == sorted(settled)
-    assert again == [], "what is decided costs nothing"
+    assert sum(end.leads for end in settled.values()) == 1
+    left_keys = [event.settled.job_key for event in events if isinstance(event, Left)]
+    assert sorted(left_keys) == sorted(settled)
+    assert second == [], "what is decided costs nothing"
 
 
 @pytest.mark.system
@@ -65,7 +65,7 @@ def test_the_other_build_races_once_the_timed_one_has_failed(tmp_path: Path) -> 
         [winner] = [job for job in sweep.plan.jobs if journal.attempts.settled(job.key).leads]
         [other] = [job for job in sweep.plan.jobs if job is not winner]
         assert journal.attempts.settled(other.key).by_key == winner.key
-        # Its rounds were settled: a failure counts only for what is asked for anew.
+        # The job's rounds were settled: a failure counts only for what is asked for anew.
         journal.attempts.add_settled(journal.attempts.settled(winner.key).reopened())
         journal.attempts.add_failure(
             winner.key, Failed(stage="load", kind="not_possible", message="it cannot be timed here")

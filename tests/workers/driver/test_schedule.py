@@ -1,4 +1,4 @@
-"""Which build comes next, and what durations are learned."""
+"""Durations are learned, and by them the next build is chosen."""
 
 from statistics import mean
 
@@ -16,7 +16,7 @@ def test_what_was_seen_is_expected_again_and_nothing_else_is_known() -> None:
     assert durations.expected("phone", "net", "block", guess_s=4.0) == pytest.approx(10.0)
 
 
-def test_a_device_that_was_slow_with_one_artifact_is_expected_to_be_slow_with_another() -> None:
+def test_a_device_slow_with_one_artifact_is_expected_to_be_slow_with_another() -> None:
     durations = Durations()
     for artifact, size in (("small", 1.0), ("large", 3.0)):
         durations.learn("quick", artifact, "block", 2.0 * size, guess_s=2.0)
@@ -89,7 +89,7 @@ def test_what_no_device_waits_for_comes_last_or_is_not_built() -> None:
     assert order(schedule, "one", "both", "other", "local") == ["both", "other", "local"]
     schedule.want("one")
     assert schedule.rank("one") is not None, "another one needs it, too"
-    schedule.gone("one")
+    schedule.drop("one")
     assert schedule.rank("one") is None
 
 
@@ -104,9 +104,9 @@ def test_builds_that_take_long_are_known_after_the_first_one() -> None:
 
 @pytest.mark.parametrize(("dies", "most"), [(False, 1.04), (True, 1.12)])
 def test_sweeps_of_unknown_durations_end_close_to_a_bound_that_knows_them(dies: bool, most: float) -> None:
-    found = [*ratios(range(30), dies=dies)]
-    assert min(found) > 1 - 1e-9, "nothing ends before the bound"
-    assert mean(found) <= most
+    all_ratios = [*ratios(range(30), dies=dies)]
+    assert min(all_ratios) > 1 - 1e-9, "nothing ends before the bound"
+    assert mean(all_ratios) <= most
 
 
 def test_what_is_left_is_estimated_by_the_devices_own_pace() -> None:

@@ -6,30 +6,30 @@ from collections.abc import Callable
 import pytest
 
 from workers.driver.driver_events import Event, Preparing
-from workers.driver.scheduler import Ask, Steps, Until, side_by_side
+from workers.driver.scheduler import Call, Task, WaitUntil, run_tasks
 
 LIMIT_S = 30.0
 
 
-def told(events: "list[Event]") -> list[str]:
+def lines_of(events: "list[Event]") -> list[str]:
     return [event.model for event in events if isinstance(event, Preparing)]
 
 
 def test_a_run_waits_without_a_thread_until_another_one_has_brought_it_about() -> None:
-    there: list[str] = []
+    arrived: list[str] = []
 
-    def maker() -> Steps[None]:
+    def maker() -> Task[None]:
         for name in ("one", "other"):
-            yield Ask(lambda: None)
-            there.append(name)
+            yield Call(lambda: None)
+            arrived.append(name)
             yield Preparing(f"made {name}")
 
-    def user(name: str) -> Steps[None]:
-        yield Until(lambda: name in there)
+    def user(name: str) -> Task[None]:
+        yield WaitUntil(lambda: name in arrived)
         yield Preparing(f"used {name}")
-        yield Ask(lambda: None)
+        yield Call(lambda: None)
 
-    assert told(list(side_by_side([user("other"), user("one"), maker()]))) == [
+    assert lines_of(list(run_tasks([user("other"), user("one"), maker()]))) == [
         "made one",
         "used one",
         "made other",
@@ -39,11 +39,11 @@ def test_a_run_waits_without_a_thread_until_another_one_has_brought_it_about() -
 
 @pytest.mark.parametrize("runs", [1, 2])
 def test_a_run_goes_on_if_nobody_can_bring_about_what_it_waits_for(runs: int) -> None:
-    def waiter() -> Steps[None]:
-        yield Until(lambda: False)
+    def waiter() -> Task[None]:
+        yield WaitUntil(lambda: False)
         yield Preparing("went on")
 
-    assert told(list(side_by_side([waiter() for _ in range(runs)]))) == ["went on"] * runs
+    assert lines_of(list(run_tasks([waiter() for _ in range(runs)]))) == ["went on"] * runs
 
 
 def test_who_waits_holds_nobody_up() -> None:
@@ -51,26 +51,26 @@ def test_who_waits_holds_nobody_up() -> None:
     met = threading.Barrier(2, timeout=LIMIT_S)
     ended: list[str] = []
 
-    def asker(name: str) -> Steps[None]:
-        yield Ask(met.wait)
+    def asker(name: str) -> Task[None]:
+        yield Call(met.wait)
         ended.append(name)
 
-    def waiter() -> Steps[None]:
-        yield Until(lambda: len(ended) == 2)
+    def waiter() -> Task[None]:
+        yield WaitUntil(lambda: len(ended) == 2)
         yield Preparing("both ended")
 
-    assert told(list(side_by_side([waiter(), asker("a"), asker("b")]))) == ["both ended"]
+    assert lines_of(list(run_tasks([waiter(), asker("a"), asker("b")]))) == ["both ended"]
 
 
 def test_an_error_of_the_work_is_raised_where_it_was_asked_for() -> None:
     def broken() -> None:
         raise ValueError("broken")
 
-    def run(ask: Callable[[], object]) -> Steps[None]:
+    def run(ask: Callable[[], object]) -> Task[None]:
         try:
-            yield Ask(ask)
+            yield Call(ask)
         except ValueError as error:
             yield Preparing(str(error))
 
-    assert told(list(side_by_side([run(broken), run(lambda: None)]))) == ["broken"]
-    assert told(list(side_by_side([run(broken)]))) == ["broken"]
+    assert lines_of(list(run_tasks([run(broken), run(lambda: None)]))) == ["broken"]
+    assert lines_of(list(run_tasks([run(broken)]))) == ["broken"]

@@ -13,7 +13,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import SpecError
 from sweeps.journal.journal import Journal
 from sweeps.planning.budget import default_budget, keep_budget
-from sweeps.planning.keys import Identities, ModelIdentity
+from sweeps.planning.keys import ModelIdentity
 from sweeps.planning.plan import Plan, Supports, expand
 from sweeps.records import Failed, Job
 from sweeps.skip_kinds import Skip
@@ -23,6 +23,7 @@ from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import Variant
 from tests import gallery
+from tests.builders import identities_of
 from tests.conftest import OWN_NET, OWN_NET_INPUTS
 from tests.sweeps.conftest import Records
 from tests.transports import stand_in
@@ -50,14 +51,8 @@ def planned(
     net = ModelSpec(source="mobilenet_v2", weights="random")
     protocol = ProtocolSpec(preset="quick", rounds=rounds, max_rounds=rounds)
     spec = SweepSpec(name="s", models=(net,), grids=(grid,), protocol=protocol, share=share)
-    identities = Identities(
-        models={net.name: ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")},
-        calibration_id="c" * 64,
-        evaluation_id="",
-        versions={"torch": "2.12.1"},
-        runners={"torchscript": "python-torchscript 1"},
-    )
-    return expand(spec, devices, supports, identities)
+    identity = ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")
+    return expand(spec, devices, supports, identities_of({net.name: identity}, evaluation_id=""))
 
 
 def measure(journal: Journal, jobs: list[Job], ms: Callable[[Job], float] = lambda _: 5.0) -> None:
@@ -76,7 +71,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal.sqlite"
 
 
-def test_variants_of_units_of_one_class_have_one_key_in_the_pool_and_each_unit_its_own() -> None:
+def test_a_variant_has_one_key_in_the_pool_of_its_class_and_one_of_each_unit() -> None:
     plan = planned(*units("a", "b", "c"))
     assert len(plan.jobs) == len({key for key, _ in plan.pooled}) == 3 * 6
     assert len({pool for _, pool in plan.pooled}) == 6
@@ -110,8 +105,8 @@ def test_many_variants_do_not_race_where_units_share_them() -> None:
     raced = planned(*units("a")).protocol
     assert default_budget(alone, many)[0].budget == "race"
     why = "default: units that share the work do not race"
-    for found, said in (default_budget(shared, many), keep_budget(shared, replace(raced, budget="race"))):
-        assert (found.budget, said) == ("full", why)
+    for changed, reason in (default_budget(shared, many), keep_budget(shared, replace(raced, budget="race"))):
+        assert (changed.budget, reason) == ("full", why)
 
 
 def test_units_are_compared_before_anything_else_is_assigned(path: Path) -> None:
@@ -137,17 +132,17 @@ def test_each_variant_goes_to_one_unit_and_what_is_of_one_build_stays_together()
     sharing = Sharing(planned(*units("a", "b", "c")), None)
     sharing.propose()
     plan = sharing.plan
-    others = [job for job in plan.jobs if job.key != job.link]
-    assert len(others) == len({(job.variant, job.run) for job in others}) == 5
+    own_jobs = [job for job in plan.jobs if job.key != job.link]
+    assert len(own_jobs) == len({(job.variant, job.run) for job in own_jobs}) == 5
     where: dict[str, set[str]] = {}
-    for job in others:
+    for job in own_jobs:
         where.setdefault(job.build_key, set()).add(job.device_id)
-    assert [len(found) for found in where.values()] == [1, 1]
+    assert [len(units_of_build) for units_of_build in where.values()] == [1, 1]
     assert len(set.union(*where.values())) == 2
 
 
 def test_a_unit_on_which_blocks_take_longer_gets_less(path: Path) -> None:
-    """It is as fast, but waits before each block, as one that has to cool down."""
+    """The slower unit is as fast, but waits before each block, as one that has to cool down."""
     grid = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), capture=("script", "trace"), fuse=(True, False))
     for slower in ("a", "b"):
         with Journal.open(path.with_name(slower)) as journal:
@@ -155,9 +150,9 @@ def test_a_unit_on_which_blocks_take_longer_gets_less(path: Path) -> None:
             for job in sharing.plan.jobs:
                 for round_ in range(ROUNDS):
                     waited_s = 20.0 if job.device_id == slower else 0.0
-                    made = Records().block(job, round_, 5 + round_ / 1000, session=1, labels=(), device_seconds=10.0)
-                    conditions = replace(made.conditions, waited_seconds=waited_s)
-                    journal.attempts.add_block(replace(made, conditions=conditions))
+                    block = Records().block(job, round_, 5 + round_ / 1000, session=1, labels=(), device_seconds=10.0)
+                    conditions = replace(block.conditions, waited_seconds=waited_s)
+                    journal.attempts.add_block(replace(block, conditions=conditions))
             assert sharing.advance(wait=True)
             counts = {unit: len(on(sharing.plan, unit)) - 1 for unit in "ab"}
         assert sum(counts.values()) == 7
@@ -184,13 +179,13 @@ def test_what_was_assigned_to_a_unit_that_left_the_sweep_is_assigned_anew(path: 
         sharing = Sharing(planned(*units("a", "b", "c")), journal)
         measure(journal, list(sharing.plan.jobs))
         sharing.advance(wait=True)
-        gone = {(job.variant, job.run) for job in on(sharing.plan, "b") if job.key != job.link}
-        kept = {job.key for unit in "ac" for job in on(sharing.plan, unit)}
-        assert gone
+        variants_gone = {(job.variant, job.run) for job in on(sharing.plan, "b") if job.key != job.link}
+        keys_kept = {job.key for unit in "ac" for job in on(sharing.plan, unit)}
+        assert variants_gone
         fewer = Sharing(planned(*units("a", "c")), journal)
         assert fewer.advance(wait=True)
-        assert kept < {job.key for job in fewer.plan.jobs}
-        assert gone <= {(job.variant, job.run) for job in fewer.plan.jobs}
+        assert keys_kept < {job.key for job in fewer.plan.jobs}
+        assert variants_gone <= {(job.variant, job.run) for job in fewer.plan.jobs}
 
 
 def test_a_unit_that_differs_is_named_and_its_variants_are_measured_elsewhere(path: Path) -> None:
@@ -216,7 +211,7 @@ def test_a_unit_that_is_found_to_differ_later_gives_its_variants_back(path: Path
         sharing = Sharing(planned(*units("a", "b", "c")), journal)
         measure(journal, list(sharing.plan.jobs))
         sharing.advance(wait=True)
-        its = {(job.variant, job.run) for job in on(sharing.plan, "b") if job.key != job.link}
+        variants_of_b = {(job.variant, job.run) for job in on(sharing.plan, "b") if job.key != job.link}
         [link] = [job for job in on(sharing.plan, "b") if job.key == job.link]
         for round_ in range(ROUNDS, 9 * ROUNDS):
             journal.attempts.add_block(Records().block(link, round_, 7.0, session=2, labels=(), added=True))
@@ -225,7 +220,7 @@ def test_a_unit_that_is_found_to_differ_later_gives_its_variants_back(path: Path
                 journal.attempts.add_block(Records().block(other, round_, 5.0, session=2, labels=(), added=True))
         assert sharing.advance(wait=False)
         assert on(sharing.plan, "b") == []
-        assert its <= {(job.variant, job.run) for job in sharing.plan.jobs}
+        assert variants_of_b <= {(job.variant, job.run) for job in sharing.plan.jobs}
         assert not sharing.advance(wait=False)
 
 
@@ -241,7 +236,7 @@ def test_a_common_variant_that_fails_on_every_unit_is_replaced_by_the_next(path:
         second = [job for job in sharing.plan.jobs if job.key == job.link]
         assert [job.device_id for job in second] == ["a", "b"]
         assert second[0].run != first[0].run
-        [failed] = [job for job in sharing.plan.jobs if job.key in {one.key for one in first}]
+        [failed] = [job for job in sharing.plan.jobs if job.key in {job.key for job in first}]
         assert failed.device_id == "a", "it is listed once, as failed"
 
 
@@ -298,7 +293,7 @@ def test_a_unit_that_surely_differs_by_less_than_two_percent_stays_and_is_named(
         assert len(sharing.plan.jobs) == 3 + 5
 
 
-def test_without_a_unit_that_can_be_compared_nothing_is_assigned_and_the_variants_are_counted(path: Path) -> None:
+def test_without_a_comparable_unit_nothing_is_assigned_and_the_variants_are_counted(path: Path) -> None:
     with Journal.open(path) as journal:
         sharing = Sharing(planned(*units("a", "b")), journal)
         assert not sharing.advance(wait=False)
@@ -336,7 +331,7 @@ class Unit(gallery.RememberingPhone):
 
 
 def edgesweep(*arguments: object) -> tuple[str, str]:
-    """What it prints on stdout and stderr."""
+    """Run the command, and return its stdout and stderr."""
     ended = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert ended.exit_code == 0, ended.output
     return ended.stdout, ended.stderr
@@ -366,22 +361,22 @@ def test_an_interrupted_run_goes_on_in_rounds_with_the_common_variant(tmp_path: 
         sweep.run(journal)
         assert sharing.advance(wait=True)
         sweep.plan = sharing.plan
-        others = [job for job in sweep.plan.jobs if job.key != job.link]
-        assert len(others) == 2
+        own_jobs = [job for job in sweep.plan.jobs if job.key != job.link]
+        assert len(own_jobs) == 2
 
         def count() -> int:
             return sum(journal.attempts.block_count(job.key) for job in sweep.plan.jobs)
 
         before = count()
         sweep.run(journal, stop=lambda: count() >= before + 2)
-        kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
+        kept_blocks = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
         assert count() == before + 2
 
         sweep.plan = Sharing(whole, journal).plan
         sweep.run(journal)
-        for job in others:
+        for job in own_jobs:
             blocks = journal.attempts.blocks(job.key)
-            assert blocks[: len(kept[job.key])] == kept[job.key]
+            assert blocks[: len(kept_blocks[job.key])] == kept_blocks[job.key]
             assert len(blocks) == sweep.plan.protocol.rounds
             alone = {block.visit for block in blocks} - {block.visit for block in journal.attempts.blocks(job.link)}
             assert len(alone) <= 1, "only the round that was cut off"
@@ -396,21 +391,23 @@ def test_phones_share_a_sweep_and_the_one_that_is_slower_is_taken_out(
     (tmp_path / "net.py").write_text(OWN_NET)
     (sweep := tmp_path / "shared.yaml").write_text(SWEEP)
     workspace = tmp_path / "data"
-    printed, told = edgesweep("run", sweep, "--workspace", workspace, "--executor", "inline", "--json")
-    assert "3 units share 4 variants of net; all measure net · cpu fp32 nchw trace fused optimized;" in told
-    assert "fake:three is taken out of its class" in told
-    assert "times (1.2" in told
+    printed, output = edgesweep("run", sweep, "--workspace", workspace, "--executor", "inline", "--json")
+    assert "3 units share 4 variants of net; all measure net · cpu fp32 nchw trace fused optimized;" in output
+    assert "fake:three is taken out of its class" in output
+    assert "times (1.2" in output
 
     with Journal.open(workspace / "journal.sqlite", read_only=True) as journal:
         present = [job for job, stale in journal.jobs.of_sweep("shared") if not stale]
-        [apart] = [job for job, stale in journal.jobs.of_sweep("shared") if stale]
-        assert (apart.device_id, len(journal.attempts.blocks(apart.key))) == ("fake-three", ROUNDS), "its own rows stay"
+        [slow_job] = [job for job, stale in journal.jobs.of_sweep("shared") if stale]
+        assert (slow_job.device_id, len(journal.attempts.blocks(slow_job.key))) == ("fake-three", ROUNDS), (
+            "its own rows stay"
+        )
         assert {job.device_id for job in present} == {"fake-one", "fake-two"}
         links = [job for job in present if job.key == job.link]
-        others = [job for job in present if job.key != job.link]
-        assert (len(links), len(others), len({job.variant for job in others})) == (2, 3, 3)
-        assert {job.device_id for job in others} == {"fake-one", "fake-two"}
-        for job in others:
+        own_jobs = [job for job in present if job.key != job.link]
+        assert (len(links), len(own_jobs), len({job.variant for job in own_jobs})) == (2, 3, 3)
+        assert {job.device_id for job in own_jobs} == {"fake-one", "fake-two"}
+        for job in own_jobs:
             visits = {block.visit for block in journal.attempts.blocks(job.key)}
             assert len(visits) == ROUNDS
             assert visits <= {block.visit for block in journal.attempts.blocks(job.link)}, "in the same rounds"
@@ -423,18 +420,18 @@ def test_phones_share_a_sweep_and_the_one_that_is_slower_is_taken_out(
     assert len(entry["ranking"]) == 4
     truth = {key: true_ms(manifest.file_sha256) for key, manifest in artifacts.items() if manifest is not None}
     winner = entry["winner"]
-    for one in entry["ranking"]:
-        ratio = one["latency_p50_ms"] / winner["latency_p50_ms"]
-        expected = truth[one["build_key"]] / truth[winner["build_key"]]
+    for row in entry["ranking"]:
+        ratio = row["latency_p50_ms"] / winner["latency_p50_ms"]
+        expected = truth[row["build_key"]] / truth[winner["build_key"]]
         assert ratio == pytest.approx(expected, rel=0.01), "the unit's own speed cancels"
 
     edgesweep("export", "--workspace", workspace, "--output", tmp_path / "shipped")
     shipped = json.loads((tmp_path / "shipped" / "manifest.json").read_text())["expected"]
-    [made] = [job for job in present if job.key == winner["job_key"]]
-    assert shipped["device_id"] == made.device_id, "its figures are those of the unit that measured it"
+    [winning_job] = [job for job in present if job.key == winner["job_key"]]
+    assert shipped["device_id"] == winning_job.device_id, "its figures are those of the unit that measured it"
 
-    _, told = edgesweep("run", sweep, "--workspace", workspace, "--executor", "inline")
-    assert "5 jobs, 5 done before" in told
+    _, output = edgesweep("run", sweep, "--workspace", workspace, "--executor", "inline")
+    assert "5 jobs, 5 done before" in output
     shown, _ = edgesweep("plan", sweep, "--workspace", workspace, "--json")
     assert {job["job_key"] for job in json.loads(shown)["jobs"]} == {job.key for job in present}
     with Journal.open(workspace / "journal.sqlite", read_only=True) as journal:

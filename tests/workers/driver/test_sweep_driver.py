@@ -36,8 +36,8 @@ def test_everything_is_built_before_the_first_block_and_ends_measured(tmp_path: 
         assert (last.done, last.total) == (6, 6), "two rounds and one accuracy pass each"
         assert len(journal.artifacts.data("tiny")) == 2
 
-        again = sweep.run(journal)
-        assert again == [], "what is done costs nothing"
+        second = sweep.run(journal)
+        assert second == [], "what is done costs nothing"
 
 
 @pytest.mark.system
@@ -46,10 +46,10 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     with Journal.open(sweep.workspace.journal) as journal:
         keys = [job.key for job in sweep.plan.jobs]
         sweep.run(journal, stop=lambda: sum(len(journal.attempts.blocks(key)) for key in keys) >= 3)
-        kept = {key: journal.attempts.blocks(key) for key in keys}
-        assert sum(map(len, kept.values())) == 3
+        kept_blocks = {key: journal.attempts.blocks(key) for key in keys}
+        assert sum(map(len, kept_blocks.values())) == 3
         sweep.run(journal)
-        for key, blocks in kept.items():
+        for key, blocks in kept_blocks.items():
             assert journal.attempts.blocks(key)[: len(blocks)] == blocks
             assert len(journal.attempts.blocks(key)) == 2
 
@@ -163,20 +163,20 @@ def test_a_model_that_cannot_be_used_fails_its_own_jobs_and_no_others(tmp_path: 
 
 
 @pytest.mark.system
-def test_a_calibration_set_that_cannot_be_used_fails_what_is_calibrated_and_nothing_else(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_an_unusable_calibration_set_fails_what_is_calibrated_and_nothing_else(tmp_path: Path) -> None:
+    messages: list[str] = []
     synthetic = SyntheticData(source="synthetic", images=8)
     data = DataSpec(calibration=FolderData(source="folder", path=tmp_path / "nowhere"), evaluation=synthetic)
     sweep = BuiltSweep(tmp_path, TWO, data=data)
-    plan_sweep(sweep.spec, sweep.workspace.root, (tmp_path,), tell=told.append)
-    assert [line for line in told if "nowhere" in line and "calibrated will fail" in line] == told != []
+    plan_sweep(sweep.spec, sweep.workspace.root, (tmp_path,), tell=messages.append)
+    assert [line for line in messages if "nowhere" in line and "calibrated will fail" in line] == messages != []
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        found = {job.variant.precision: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
-        assert isinstance(found["fp32"], Measured)
-        assert isinstance(found["int8"], Failed)
-        assert (found["int8"].stage, found["int8"].kind) == ("build", "bad_calibration")
-        assert "nowhere" in found["int8"].message
+        outcomes = {job.variant.precision: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
+        assert isinstance(outcomes["fp32"], Measured)
+        assert isinstance(outcomes["int8"], Failed)
+        assert (outcomes["int8"].stage, outcomes["int8"].kind) == ("build", "bad_calibration")
+        assert "nowhere" in outcomes["int8"].message
 
 
 def test_a_crash_while_building_inline_is_one_failed_build(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ subprocess.run(['sh', '-c', 'echo from a child'], check=True)
 
 @pytest.mark.system
 @pytest.mark.fault(32, "a builder that is SIGKILLed", "that build fails, the next one is built")
-def test_a_build_that_dies_is_one_failure_and_what_each_prints_is_kept_with_it_or_among_the_logs(
+def test_a_build_that_dies_is_one_failure_and_each_ones_output_is_kept(
     executor: InlineExecutor, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     network = tiny_inputs().package.files["tiny_net.py"]
@@ -72,14 +72,14 @@ def test_a_build_that_dies_is_one_failure_and_what_each_prints_is_kept_with_it_o
         _request("e", b"import os\nos.kill(os.getpid(), 9)\n"),
         _request("d", b"print('y' * 200_000)\n" + network),  # in a folder without stages to share
     )
-    told = list(executor.build([failed, crash, killed, good], lambda: False))
-    assert [request for request, _ in told] == [failed, failed, crash, crash, killed, killed, good, good]
-    assert [outcome for _, outcome in told[::2]] == [None] * 4
-    outcomes = {request.build_key: outcome for request, outcome in told[1::2]}
-    for one, kind in ((crash, "crashed"), (killed, "worker_lost")):
-        outcome = outcomes[one.build_key]
+    results = list(executor.build([failed, crash, killed, good], lambda: False))
+    assert [request for request, _ in results] == [failed, failed, crash, crash, killed, killed, good, good]
+    assert [outcome for _, outcome in results[::2]] == [None] * 4
+    outcomes = {request.build_key: outcome for request, outcome in results[1::2]}
+    for dead_request, kind in ((crash, "crashed"), (killed, "worker_lost")):
+        outcome = outcomes[dead_request.build_key]
         assert isinstance(outcome, Failed)
-        assert (outcome.kind, outcome.kind in TRANSIENT_KINDS) == (kind, one is killed)
+        assert (outcome.kind, outcome.kind in TRANSIENT_KINDS) == (kind, dead_request is killed)
     assert capfd.readouterr().out == ""
     packed = outcomes[good.build_key]
     assert isinstance(packed, PackedArtifact), packed
@@ -92,9 +92,9 @@ def test_a_build_that_dies_is_one_failure_and_what_each_prints_is_kept_with_it_o
     assert [line.split(" \ufffd")[0] for line in lines if line.startswith("from ")] == words
     for request in (failed, crash):
         assert isinstance(outcomes[request.build_key], Failed)
-        kept = workspace.build_log(request.build_key)
-        assert kept == workspace.failed_build_log(request.build_key)
-        assert all(word in kept.read_text(encoding="utf-8", errors="replace") for word in words)
+        build_log = workspace.build_log(request.build_key)
+        assert build_log == workspace.failed_build_log(request.build_key)
+        assert all(word in build_log.read_text(encoding="utf-8", errors="replace") for word in words)
     assert "RuntimeError: because" in workspace.failed_build_log(failed.build_key).read_text(errors="replace")
     other = InlineExecutor(tmp_path / "other")
     assert len(list(other.build([talkative], lambda: False))) == 2
@@ -102,8 +102,8 @@ def test_a_build_that_dies_is_one_failure_and_what_each_prints_is_kept_with_it_o
     bounded = Workspace(tmp_path / "other").build_log(talkative.build_key)
     assert bounded is not None
     assert LIMIT_BYTES <= bounded.stat().st_size <= LIMIT_BYTES + 8
-    again = ArtifactStore(tmp_path / "another/artifacts")
-    again.unpack(packed)
+    second_store = ArtifactStore(tmp_path / "another/artifacts")
+    second_store.unpack(packed)
     assert Workspace(tmp_path / "another").build_log(good.build_key) is not None
 
 
@@ -151,15 +151,15 @@ for descriptor in range(3, 256):
 
 
 @pytest.mark.system
-def test_what_a_model_s_code_starts_and_writes_neither_outlives_nor_holds_up_its_build(
+def test_what_a_models_code_starts_neither_outlives_nor_holds_up_its_build(
     executor: InlineExecutor, tmp_path: Path
 ) -> None:
     marker = tmp_path / "pid"
     network = tiny_inputs().package.files["tiny_net.py"]
     daemon = _request("a", _ESCAPED.format(marker=str(marker)).encode() + network)
     talkative = _request("b", _EVERYWHERE + network)
-    told = list(executor.build([daemon, talkative], lambda: False))
-    assert [type(outcome) for _, outcome in told[1::2]] == [PackedArtifact, PackedArtifact]
+    results = list(executor.build([daemon, talkative], lambda: False))
+    assert [type(outcome) for _, outcome in results[1::2]] == [PackedArtifact, PackedArtifact]
     assert not psutil.pid_exists(int(marker.read_text()))
 
 
@@ -195,8 +195,8 @@ def test_ctrl_c_ends_a_build_that_hangs_and_leaves_no_process_and_no_folder(
     executor: InlineExecutor, tmp_path: Path, listens: bool
 ) -> None:
     marker, waited_for, artifacts = tmp_path / "pid", tmp_path / "waited for", tmp_path / "a folder" / "artifacts"
-    others = artifacts / f".{'a' * 12}-{os.getpid()}-of-another"
-    others.mkdir(parents=True)
+    foreign = artifacts / f".{'a' * 12}-{os.getpid()}-of-another"
+    foreign.mkdir(parents=True)
     hangs = "" if listens else "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     hangs += f"import os, pathlib, time\npathlib.Path({str(marker)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
     hangs += f"pathlib.Path({str(waited_for)!r}).touch()\n"
@@ -220,11 +220,11 @@ def test_ctrl_c_ends_a_build_that_hangs_and_leaves_no_process_and_no_folder(
         ended.set()
         thread.join()
     executor.close()
-    # It would have come to its end by itself after ten minutes.
+    # The build would have come to its end by itself after ten minutes.
     assert time.monotonic() - interrupted[0] < 120
     assert not waited_for.exists()
     assert not psutil.pid_exists(int(marker.read_text()))
-    assert list(artifacts.iterdir()) == [others]
+    assert list(artifacts.iterdir()) == [foreign]
 
 
 _DRIVER = """
@@ -273,9 +273,11 @@ def test_several_builders_build_each_request_once_and_one_that_dies_stops_no_oth
 ) -> None:
     before = set(psutil.Process().children())
     requests = [_request("a", b"import os\nos._exit(1)\n"), *map(_request, "bcd")]
-    told = list(of_a_lab.build(requests, lambda: False))
-    assert sorted(one.build_key for one, outcome in told if outcome is None) == sorted(r.build_key for r in requests)
-    outcomes = {one.build_key[0]: type(outcome) for one, outcome in told if outcome is not None}
+    results = list(of_a_lab.build(requests, lambda: False))
+    assert sorted(request.build_key for request, outcome in results if outcome is None) == sorted(
+        r.build_key for r in requests
+    )
+    outcomes = {request.build_key[0]: type(outcome) for request, outcome in results if outcome is not None}
     assert outcomes == {"a": Failed, **dict.fromkeys("bcd", PackedArtifact)}
     assert set(psutil.Process().children()) <= before, "no builder occupies memory afterwards"
 

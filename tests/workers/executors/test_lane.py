@@ -19,7 +19,7 @@ from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Rung, Sensors
 from workers.devices.local import LocalDevice
-from workers.driver.scheduler import Ask, Steps, side_by_side
+from workers.driver.scheduler import Call, Task, run_tasks
 from workers.executors.lane import Lane
 from workers.measure.attach import Attached, attach
 from workers.measure.device_files import Evaluation
@@ -44,7 +44,7 @@ def test_two_devices_that_evaluate_one_artifact_at_once_each_have_their_own_answ
     inputs = tiny_inputs()
     gallery.build(tmp_path / "artifacts", KEY, Variant(), inputs)
     facts = [attach(f"fake:{name}", tmp_path).facts for name in ("steady", "cool")]
-    lanes = [Lane(one, tmp_path) for one in facts]
+    lanes = [Lane(device, tmp_path) for device in facts]
     job = tiny_job(KEY, key="b" * 64, device_id=facts[0].device_id)
     # The same set of images by name: only the order tells whose answers they are.
     orders = [np.arange(8), np.arange(8)[::-1]]
@@ -54,8 +54,8 @@ def test_two_devices_that_evaluate_one_artifact_at_once_each_have_their_own_answ
         return [lanes[place].ask(LogitsRequest(job, evaluation)) for _ in range(2)]
 
     with ThreadPoolExecutor(2) as pool:
-        told = list(pool.map(answers, range(2)))
-    for order, several in zip(orders, told, strict=True):
+        answers_of_lanes = list(pool.map(answers, range(2)))
+    for order, several in zip(orders, answers_of_lanes, strict=True):
         for answer in several:
             assert not isinstance(answer, Failed), answer
             np.testing.assert_allclose(answer.logits, inputs.verification_logits[order], atol=1e-4)
@@ -70,16 +70,16 @@ def test_a_device_that_is_not_the_planned_one_is_not_measured(tmp_path: Path) ->
     assert isinstance(refused, Failed)
     assert refused.kind == "another_device"
     assert "os_build" in refused.message
-    there = lane.ask(ReadyRequest(job, None, 0.0))
-    assert isinstance(there, Failed)
-    assert there.kind == "no_artifact"
+    answer = lane.ask(ReadyRequest(job, None, 0.0))
+    assert isinstance(answer, Failed)
+    assert answer.kind == "no_artifact"
 
 
 STEPS: list[tuple[str, Rung]] = []
 
 
 def climb(name: str, rung: Rung) -> None:
-    """As a module that brings devices back."""
+    """A module that brings devices back has such a function."""
     STEPS.append((name, rung))
 
 
@@ -101,18 +101,18 @@ def test_a_device_is_let_go_before_a_step_after_which_nothing_on_it_is_as_before
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(catalog.devices(), "fake", replace(catalog.devices()["fake"], recovery=__name__))
-    seen: list[str] = []
-    monkeypatch.setattr(FakeDevice, "release", lambda _: seen.append("let go"))
-    monkeypatch.setattr(f"{__name__}.climb", lambda _, rung: seen.append(rung))
+    steps: list[str] = []
+    monkeypatch.setattr(FakeDevice, "release", lambda _: steps.append("let go"))
+    monkeypatch.setattr(f"{__name__}.climb", lambda _, rung: steps.append(rung))
     facts = attach("fake:steady", tmp_path).facts
     job = tiny_job(KEY, key="c" * 64, device_id=facts.device_id)
     gallery.build(tmp_path / "artifacts", KEY, Variant(), tiny_inputs())
     lane = Lane(facts, tmp_path)
-    seen.clear()
+    steps.clear()
     assert not isinstance(lane.ask(ReadyRequest(job, None, 0.0)), Failed)
     for rung in ("reconnect", "ask", "restart_adb", "reboot"):
         assert lane.ask(RecoverRequest(job, rung)) == Taken(rung)
-    assert seen == ["reconnect", "ask", "let go", "restart_adb", "reboot"]
+    assert steps == ["reconnect", "ask", "let go", "restart_adb", "reboot"]
     assert not isinstance(lane.ask(ReadyRequest(job, None, 0.0)), Failed), "it is attached anew"
     lane.close()
 
@@ -142,7 +142,7 @@ def test_a_phone_whose_nonsense_nobody_expected_fails_its_own_job(
     assert not isinstance(lane.ask(ReadyRequest(job, None, 0.0)), Failed), "it is as usable as before"
 
 
-def test_a_phone_that_cannot_be_attached_for_a_reason_that_nobody_expected_fails_its_own_job(
+def test_a_phone_that_cannot_be_attached_for_an_unexpected_reason_fails_its_own_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = attach("fake:steady", tmp_path).facts
@@ -172,9 +172,9 @@ def test_a_phone_that_this_host_has_no_room_for_is_let_go(tmp_path: Path, monkey
 def test_what_ends_a_device_s_thread_is_thrown_where_it_was_asked_for(count: int, end: Callable[[], object]) -> None:
     thrown: list[BaseException] = []
 
-    def asking(call: Callable[[], object]) -> Steps[None]:
+    def asking(call: Callable[[], object]) -> Task[None]:
         try:
-            yield Ask(call)
+            yield Call(call)
         except BaseException as error:
             thrown.append(error)
             raise
@@ -184,7 +184,7 @@ def test_what_ends_a_device_s_thread_is_thrown_where_it_was_asked_for(count: int
 
     def drive() -> None:
         try:
-            list(side_by_side(runs))
+            list(run_tasks(runs))
         except BaseException as error:  # noqa: BLE001  # looked at below
             ended.append(error)
 

@@ -35,7 +35,7 @@ BARE = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TERM": "dumb"}
 """No home, no letters beyond ASCII, no terminal that draws."""
 
 
-def test_a_default_run_needs_no_home_locale_or_terminal_stays_on_loopback_with_all_runtimes_and_its_ray_wants_a_token(
+def test_a_default_run_stays_on_loopback_needs_no_home_and_its_ray_wants_a_token(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "my_net.py").write_text(OWN_NET)

@@ -68,7 +68,7 @@ def _job(build_key: str, variant: Variant) -> Job:
     return job_of("job-" + build_key, build_key, local_facts().device_id, variant=variant)
 
 
-def test_an_artifact_built_on_one_node_is_measured_on_another_without_a_shared_folder(
+def test_an_artifact_of_one_node_is_measured_on_another_without_a_shared_folder(
     two_nodes: dict[str, Path],
 ) -> None:
     inputs = tiny_inputs()
@@ -95,7 +95,7 @@ def test_an_artifact_built_on_one_node_is_measured_on_another_without_a_shared_f
     assert isinstance(step, Failed), step
     assert "local can only be waited for" in step.message, "told by the device's host"
     assert isinstance(batch, Batch), batch
-    assert [isinstance(one, BatchItem) for one in batch.outcomes] == [True, True], batch
+    assert [isinstance(outcome, BatchItem) for outcome in batch.outcomes] == [True, True], batch
     assert isinstance(block, Block), block
     assert len(block.samples_ns) >= 3
     assert not isinstance(answer, Failed), answer
@@ -177,7 +177,7 @@ def test_a_device_that_another_sweep_of_the_cluster_has_is_leased(
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("device", "message"),
     [
         (
             replace(local_facts(), device_id="phone-18"),
@@ -191,18 +191,18 @@ def test_a_device_that_another_sweep_of_the_cluster_has_is_leased(
     ids=["another id", "another system"],
 )
 def test_a_node_with_the_resource_of_a_device_that_it_is_not_measures_nothing(
-    two_nodes: dict[str, Path], asked: DeviceFacts, told: str
+    two_nodes: dict[str, Path], device: DeviceFacts, message: str
 ) -> None:
     ArtifactStore(two_nodes["driver"] / "artifacts").build("f" * 64, Variant(), tiny_inputs())
     executor = RayExecutor(two_nodes["driver"])
     try:
-        lane = executor.lane(asked)
+        lane = executor.lane(device)
         for _ in range(2):
-            found = lane.ask(ReadyRequest(_job("f" * 64, Variant()), None, 0.0))
-            assert isinstance(found, Failed)
-            assert found.kind == "another_device"
-            assert re.search(told, found.message)
-            assert f"give the resource device:{asked.device_id} only to the host of that device" in found.message
+            answer = lane.ask(ReadyRequest(_job("f" * 64, Variant()), None, 0.0))
+            assert isinstance(answer, Failed)
+            assert answer.kind == "another_device"
+            assert re.search(message, answer.message)
+            assert f"give the resource device:{device.device_id} only to the host of that device" in answer.message
     finally:
         executor.close()
 

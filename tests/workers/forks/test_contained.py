@@ -1,4 +1,4 @@
-"""What a program has started ends with it, wherever it went."""
+"""Every process that a program has started ends with it, wherever it went."""
 
 import os
 import signal
@@ -57,7 +57,7 @@ def test_a_program_that_does_not_listen_is_ended_with_its_daemon(tmp_path: Path,
     deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     with started(marker, "time.sleep(1000)", deaf) as process:
         daemon = daemon_of(marker)
-        programs = [one for one in psutil.Process(process.pid).children() if one != daemon]
+        programs = [child for child in psutil.Process(process.pid).children() if child != daemon]
         process.send_signal(number)
         assert process.wait(60) == -signal.SIGKILL
     assert psutil.wait_procs(programs, timeout=30)[1] == []

@@ -81,7 +81,7 @@ assert not any(folder.exists() for folder in one._folders())
 """
 
 
-def test_the_kernel_lets_a_program_have_no_more_tasks_than_were_said_where_it_can_be_told() -> None:
+def test_the_kernel_lets_a_program_have_no_more_tasks_than_its_limit_where_it_can() -> None:
     done = subprocess.run([sys.executable, "-c", BOMB], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     count, limited = done.stdout.split()

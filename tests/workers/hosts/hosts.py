@@ -37,12 +37,12 @@ class Ask(Request[str]):
     """A request whose answer tells how many came before."""
 
     number: int
-    kept: bool = True
+    stored: bool = True
     stage: ClassVar[Stage] = "run"
 
     @property
     def result_id(self) -> str:
-        return f"result {self.number}" if self.kept else ""
+        return f"result {self.number}" if self.stored else ""
 
     def answer(self, bench: DeviceRunner) -> str:
         raise NotImplementedError
@@ -56,12 +56,12 @@ class ControlledWorker:
     answers: list[str] = field(default_factory=list)
     ended: str = ""
     go: threading.Event = field(default_factory=threading.Event)
-    asked: threading.Event = field(default_factory=threading.Event)
+    request_event: threading.Event = field(default_factory=threading.Event)
     fails: bool = False
     take: Callable[[RecoverRequest], Any] = lambda request: Taken(request.rung)
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        self.asked.set()
+        self.request_event.set()
         assert self.go.wait(60)
         if self.ended or self.fails:
             return Failed(stage="run", kind="worker_lost", message=f"it was {self.ended or 'lost'}")
@@ -87,11 +87,11 @@ class TestHost:
     def __init__(self, folder: Path, name: str = "lab-1", *devices: str, **identity: object) -> None:
         self.folder = folder
         self.now_s = 1000.0
-        self.names = [f"adb:{one}" for one in devices or ("one",)]
+        self.names = [f"adb:{device}" for device in devices or ("one",)]
         self.workers: list[ControlledWorker] = []
         self.kept_out: dict[str, DeviceError] = {}
         self.held = False
-        """Whether workers wait to be let go."""
+        """Workers wait to be let go."""
         self.make_worker: Callable[[DeviceFacts], Worker] = self._worker
         self.make: Callable[[str], DeviceFacts] = lambda name: phone_facts(name.removeprefix("adb:"))
         self.apart: Callable[[Callable[[], None]], object] = lambda call: call()
@@ -99,7 +99,7 @@ class TestHost:
         self.start()
 
     def start(self) -> None:
-        """Also again, as after a crash: what is on disk stays."""
+        """Start the agent, also again, as after a crash: the files on disk stay."""
         self.outbox = Outbox(self.folder / "outbox.sqlite", "1")
         self.leases = Leases(lambda: self.now_s, self.outbox.next_epoch)
         inventory = Inventory(
@@ -135,11 +135,11 @@ class Wire:
         self._host = host
         self.cut = False
         self.late = False
-        """Whether an answer is here that its caller has not read."""
+        """The answer is here, and its caller has not read it."""
         self.received: list[str] = []
         self._refused = threading.Event()
         self.faulty: Callable[[str, tuple[Any, ...]], bool] = lambda _method, _values: False
-        """Whether the answer to this call is lost."""
+        """Tells whether the answer to this call is lost."""
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         def call(*values: Any) -> Any:
@@ -181,7 +181,7 @@ class World:
         self.hosts: dict[str, TestHost] = {}
         self.wires: dict[tuple[str, str], Wire] = {}
         """By driver and host."""
-        self.told: list[str] = []
+        self.messages: list[str] = []
         self._open: list[Lab] = []
 
     def add(self, name: str, *devices: str, **identity: object) -> tuple[TestHost, Wire]:
@@ -199,7 +199,7 @@ class World:
             who,
             VERSIONS,
             lambda: self.now_s,
-            self.told.append,
+            self.messages.append,
             lambda: 1000.0,
         )
         self._open.append(lab)

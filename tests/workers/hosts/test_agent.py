@@ -50,14 +50,14 @@ def running(host: TestHost, pool: ThreadPoolExecutor, epoch: int) -> "Future[obj
     block: Future[object] = pool.submit(host.agent.run, "one", epoch, Ask(JOB, 1))
     while not host.workers:
         pass
-    assert host.workers[-1].asked.wait(60)
+    assert host.workers[-1].request_event.wait(60)
     return block
 
 
 def test_a_host_tells_its_devices_their_use_and_itself(host: TestHost) -> None:
     hello = host.agent.hello()
     assert (hello.name, hello.boot, hello.clock_s, hello.stored) == ("lab-1", 1, 1000.0, 0)
-    assert [(one.facts.name, one.use) for one in hello.devices] == [("adb:one", None)]
+    assert [(device.facts.name, device.use) for device in hello.devices] == [("adb:one", None)]
     assert hello.named(hello.devices[0].facts).name == "host:lab-1/adb:one"
     assert hello.free_bytes > 0
     granted(host)
@@ -113,7 +113,7 @@ def test_a_result_survives_the_agent_and_is_given_to_any_epoch(host: TestHost) -
 
 def test_what_is_only_of_the_moment_and_what_failed_is_not_kept(host: TestHost) -> None:
     epoch = granted(host)
-    host.agent.run("one", epoch, Ask(JOB, 1, kept=False))
+    host.agent.run("one", epoch, Ask(JOB, 1, stored=False))
     host.workers[0].fails = True
     assert kind_of(host.agent.run("one", epoch, Ask(JOB, 2))) == "worker_lost"
     assert host.agent.hello().stored == 0
@@ -123,9 +123,9 @@ def test_who_comes_back_after_an_outage_waits_for_its_block_and_has_the_result(
     host: TestHost, pool: ThreadPoolExecutor
 ) -> None:
     block = running(host, pool, epoch := granted(host))
-    again = pool.submit(host.agent.run, "one", epoch, Ask(JOB, 1))
+    second_call = pool.submit(host.agent.run, "one", epoch, Ask(JOB, 1))
     host.workers[0].go.set()
-    assert block.result(60) == again.result(60) == "answer 0 to 1"
+    assert block.result(60) == second_call.result(60) == "answer 0 to 1"
     assert len(host.workers[0].answers) == 1, "it was measured once"
 
 
@@ -287,12 +287,12 @@ def test_an_artifact_that_arrives_while_another_phone_looks_for_it_stays(
     look = ArtifactStore.look
 
     def looked(store: ArtifactStore, build_key: str) -> object:
-        """It comes just after one has seen that it is not there."""
-        seen = look(store, build_key)
-        if seen is None and store.root != driver.root:
+        """Another phone's artifact comes just after one has seen that it is not there."""
+        artifact = look(store, build_key)
+        if artifact is None and store.root != driver.root:
             monkeypatch.setattr(ArtifactStore, "look", look)
             host.agent.receive(packed)
-        return seen
+        return artifact
 
     monkeypatch.setattr(ArtifactStore, "look", looked)
     assert host.agent.missing(["a" * 64]) == {"a" * 64}

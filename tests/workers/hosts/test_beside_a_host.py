@@ -55,7 +55,7 @@ def test_a_sweep_beside_a_host_goes_on_when_ray_of_that_host_is_killed(tmp_path:
 
 
 def _joined(computer: Computer, argv: list[str]) -> Path:
-    """Its log."""
+    """Start a host, wait until it has joined, and return its log."""
     log = computer.folder / "host.log"
     host = computer.start(argv, log)
     _wait(lambda: "is a host of the lab" in log.read_text() or host.poll() is not None, log)
@@ -65,8 +65,8 @@ def _joined(computer: Computer, argv: list[str]) -> Path:
 
 def _nodes(computer: Computer, kill: str = "") -> set[str]:
     """The folders of the Ray nodes on it, as their processes name them. The node `kill` is killed then."""
-    told = computer.run([sys.executable, "-c", _KILL, *filter(None, [kill])])
-    return {line.split()[1] for line in told.stdout.splitlines()}
+    listing = computer.run([sys.executable, "-c", _KILL, *filter(None, [kill])])
+    return {line.split()[1] for line in listing.stdout.splitlines()}
 
 
 def _wait(until: Callable[[], bool], log: Path) -> None:

@@ -17,7 +17,7 @@ from workers.hosts.this_machine import HostConfig, agent_of
 
 @pytest.mark.system
 @pytest.mark.sshd
-def test_a_board_that_a_host_names_is_listed_with_its_runtime_lent_and_measured_on_unless_it_is_in_quarantine(
+def test_a_hosts_board_is_listed_lent_and_measured_on_unless_it_is_in_quarantine(
     board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(discovery.VARIABLE, board.unit)
@@ -27,7 +27,7 @@ def test_a_board_that_a_host_names_is_listed_with_its_runtime_lent_and_measured_
     agent = agent_of(HostConfig(name="lab-1", state=tmp_path / "state"), 1, DeviceProcess)
     try:
         hello = agent.hello()
-        assert [one.kind for one in hello.refused] == ["adb_server"]
+        assert [refusal.kind for refusal in hello.refused] == ["adb_server"]
         assert "the adb server of this host" in hello.refused[0].message
         (device,) = hello.devices
         assert hello.named(device.facts).name == f"host:lab-1/{board.name}"
@@ -44,6 +44,6 @@ def test_a_board_that_a_host_names_is_listed_with_its_runtime_lent_and_measured_
             agent.acquire(device.facts.device_id, "bob")
         book.readmit(device.facts.device_id)
         agent.tend()
-        assert [one.facts for one in agent.hello().devices] == [device.facts]
+        assert [device.facts for device in agent.hello().devices] == [device.facts]
     finally:
         agent.leave(0.0)

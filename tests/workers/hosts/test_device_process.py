@@ -44,14 +44,14 @@ class WhoAmI(Request[int]):
 
 @dataclass(frozen=True, slots=True)
 class Sum(Request[Failed]):
-    """Of large arrays, as the images of an evaluation are."""
+    """Sums large arrays, as the images of an evaluation are."""
 
     arrays: tuple[np.ndarray, ...]
     stage: ClassVar[Stage] = "run"
 
     def answer(self, bench: DeviceRunner) -> Failed:
-        writable = all(one.flags.writeable for one in self.arrays)
-        message = f"{[float(one.sum()) for one in self.arrays]}, writable: {writable}"
+        writable = all(array.flags.writeable for array in self.arrays)
+        message = f"{[float(array.sum()) for array in self.arrays]}, writable: {writable}"
         return Failed(stage="run", kind="sum", message=message)
 
 
@@ -78,16 +78,16 @@ def device_process(folder: Path) -> DeviceProcess:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[DeviceProcess]:
-    made = device_process(tmp_path)
-    yield made
-    made.kill()
+    device_under_test = device_process(tmp_path)
+    yield device_under_test
+    device_under_test.kill()
 
 
 def test_it_answers_until_it_is_closed(process: DeviceProcess) -> None:
-    its = process.ask(WhoAmI(job=job()))
-    assert its == process.ask(WhoAmI(job=job())) != os.getpid()
+    pid = process.ask(WhoAmI(job=job()))
+    assert pid == process.ask(WhoAmI(job=job())) != os.getpid()
     process.close()
-    assert not psutil.pid_exists(its)
+    assert not psutil.pid_exists(pid)
     process.close()
 
 
@@ -95,7 +95,7 @@ def test_one_that_has_died_between_two_requests_is_replaced_for_the_next(process
     first = process.ask(WhoAmI(job=job()))
     assert isinstance(first, int)
     os.kill(first, signal.SIGKILL)
-    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # it can be reaped now: all its threads have ended
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # the process can be reaped now: all its threads have ended
     second = process.ask(WhoAmI(job=job()))
     assert second not in (first, os.getpid())
     assert isinstance(second, int)
@@ -131,17 +131,17 @@ def test_one_that_does_not_answer_in_time_is_ended_and_replaced_for_the_next_req
     # More than a pipe holds: whoever reads nothing holds up its sender.
     images = Sum(job=job(), arrays=(np.zeros(1_000_000),))
     for request in (Hang(job=job(), file=str(tmp_path / "hangs")), images):
-        its = process.ask(WhoAmI(job=job()))
-        assert isinstance(its, int)
+        pid = process.ask(WhoAmI(job=job()))
+        assert isinstance(pid, int)
         if request is images:
-            os.kill(its, signal.SIGSTOP)
+            os.kill(pid, signal.SIGSTOP)
         with monkeypatch.context() as patch:
             patch.setattr("workers.hosts.device_process._BESIDE_S", 0.2)
             late = process.ask(request)
         assert isinstance(late, Failed)
         assert (late.kind, late.stage) == ("worker_lost", "run")
         assert f"ended with {-signal.SIGKILL} during a request, which it had not answered after" in late.message
-        assert not psutil.pid_exists(its)
+        assert not psutil.pid_exists(pid)
     assert isinstance(process.ask(WhoAmI(job=job())), int)
 
 
@@ -172,10 +172,10 @@ def test_it_ends_with_an_agent_that_is_killed_also_in_the_middle_of_a_request(tm
     words = [sys.executable, "-c", _AGENT, str(tmp_path)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as agent:
         assert agent.stdout is not None
-        its = psutil.Process(int(agent.stdout.readline()))
+        pid = psutil.Process(int(agent.stdout.readline()))
         _until((tmp_path / "hangs").exists)
         agent.kill()
-    _until(lambda: not its.is_running() or its.status() == psutil.STATUS_ZOMBIE)
+    _until(lambda: not pid.is_running() or pid.status() == psutil.STATUS_ZOMBIE)
 
 
 def _until(true: Callable[[], bool]) -> None:

@@ -52,7 +52,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def world(tmp_path: Path, disk: SmallDisk) -> Iterator[World]:
-    """Its hosts are on the small disk, its driver is not."""
+    """A world whose hosts are on the small disk, and whose driver is not."""
     world = World(disk.folder)
     world.build(JOB.build_key)
     shutil.move(disk.folder / "driver", tmp_path / "driver")
@@ -65,7 +65,7 @@ def named() -> object:
     return phone_facts("one", name="host:lab-1/adb:one")
 
 
-def said(host: TestHost) -> list[str]:
+def refusals(host: TestHost) -> list[str]:
     return troubles([(host.agent.hello(), True)], VERSIONS, 1000.0)
 
 
@@ -82,7 +82,7 @@ def test_a_host_whose_disk_is_full_says_so_and_its_devices_wait_for_room(world: 
     host, wire = world.add("lab-1", "one")
     lane = world.executor(world.lab()).lane(named())  # type: ignore[arg-type]
     disk.fill()
-    assert said(host) == [
+    assert refusals(host) == [
         f"lab-1: its disk is full: 0 MB are free in {host.folder}, 64 MB are needed "
         "(free space there: its devices wait for it)"
     ]
@@ -91,7 +91,7 @@ def test_a_host_whose_disk_is_full_says_so_and_its_devices_wait_for_room(world: 
     assert (host.workers, wire.received) == ([], [])
     disk.empty()
     host.agent.tend()
-    assert said(host) == []
+    assert refusals(host) == []
     assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
 
 
@@ -167,11 +167,11 @@ def test_an_agent_starts_on_a_full_disk_and_works_once_there_is_room(disk: Small
         host.agent.acquire("one", "ann")
     disk.empty()
     host.agent.tend()
-    assert said(host) == ["lab-1 keeps 1 results that no driver has fetched, 7 days at most"]
-    again = host.agent.acquire("one", "ann")
-    assert isinstance(again, Granted)
-    assert again.epoch > answer.epoch
-    assert host.agent.run("one", again.epoch, Ask(JOB, 1)) == "answer 0 to 1", "what was kept is there"
+    assert refusals(host) == ["lab-1 keeps 1 results that no driver has fetched, 7 days at most"]
+    second = host.agent.acquire("one", "ann")
+    assert isinstance(second, Granted)
+    assert second.epoch > answer.epoch
+    assert host.agent.run("one", second.epoch, Ask(JOB, 1)) == "answer 0 to 1", "what was kept is there"
 
 
 def test_an_agent_that_does_not_start_says_why_in_its_own_words(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_an_agent_that_does_not_start_says_why_in_its_own_words(tmp_path: Path) 
     config = HostConfig(name="lab-1", state=tmp_path / "state")
     with pytest.raises(StoreError) as caught:
         HostActor.__ray_actor_class__(config, 1).check()
-    told = not_started(RayTaskError("check", "Traceback ...", caught.value))
-    assert told.message == f"the agent of this host does not start: {caught.value.message}"
-    assert told.next_step == caught.value.next_step != ""
+    failure = not_started(RayTaskError("check", "Traceback ...", caught.value))
+    assert failure.message == f"the agent of this host does not start: {caught.value.message}"
+    assert failure.next_step == caught.value.next_step != ""
     assert not_started(RayError("killed")).message == "the agent of this host does not start: killed"

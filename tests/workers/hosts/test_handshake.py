@@ -13,7 +13,7 @@ from tests.workers.hosts.hosts import VERSIONS
 from workers.hosts.handshake import about, greet
 from workers.hosts.interface import Hello
 
-# What a host of protocol 2 has told: one device in use, without the fields that came later.
+# A host of protocol 2 has told this: one device in use, without the fields that came later.
 OLD = base64.b64decode(
     "gASVpgAAAAAAAACMF3dvcmtlcnMuaG9zdHMuaW50ZXJmYWNllIwFSGVsbG+Uk5QpgZRdlCiMBWxhYi0xlIwCYWGUSwdoAIwIVmVyc2lvbnOUk5Qp"
     "gZRdlCiMBTAuMC45lEsCjAEzlIwBMpRlYilLAWgAjApIb3N0RGV2aWNllJOUKYGUXZQoTmgAjANVc2WUk5QpgZRdlCiMA2FubpRLAYwAlIkpZWJl"
@@ -45,9 +45,9 @@ def test_a_host_of_an_older_version_is_read_as_far_as_both_versions() -> None:
 
 @pytest.mark.parametrize("other", [replace(VERSIONS, protocol=9), replace(VERSIONS, edgesweep="2")])
 def test_a_host_of_another_version_is_asked_for_nothing_but_who_it_is(other: object) -> None:
-    told = about("lab-1", "aa", 7, other) | {"what comes later": "x"}  # type: ignore[arg-type]
-    assert {type(value) for value in told.values()} == {str, int}, "any version can read it"
-    hello, alike = greet("lab-1", lambda: told, never, VERSIONS)
+    greeting = about("lab-1", "aa", 7, other) | {"what comes later": "x"}  # type: ignore[arg-type]
+    assert {type(value) for value in greeting.values()} == {str, int}, "any version can read it"
+    hello, alike = greet("lab-1", lambda: greeting, never, VERSIONS)
     assert not alike
     assert hello.versions == other
     assert (hello.name, hello.machine, hello.boot) == ("lab-1", "aa", 7)

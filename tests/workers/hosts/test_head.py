@@ -1,4 +1,4 @@
-"""What many lanes of one driver hear of a head that does not answer."""
+"""The many lanes of one driver share what they hear of a head that does not answer."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sweeps.errors import DeviceError
-from workers.hosts.head import Found, Head
+from workers.hosts.head import Head, NamedHost
 
 LANES = 12
 
 
-def test_those_who_wait_while_the_head_does_not_answer_share_the_failure_and_the_next_one_asks_anew() -> None:
+def test_those_who_wait_for_a_silent_head_share_the_failure_and_the_next_asks_anew() -> None:
     now_s, questions, away = 0.0, 0, True
     waiting: set[int] = set()
     changed = threading.Condition()
@@ -22,7 +22,7 @@ def test_those_who_wait_while_the_head_does_not_answer_share_the_failure_and_the
             changed.notify_all()
         return now_s
 
-    def find() -> list[Found]:
+    def find() -> list[NamedHost]:
         nonlocal now_s, questions
         questions += 1
         if away:
@@ -42,8 +42,8 @@ def test_those_who_wait_while_the_head_does_not_answer_share_the_failure_and_the
         return f"{caught.value.kind}: {caught.value.one_line}"
 
     with ThreadPoolExecutor(LANES) as pool:
-        told = [one.result(60) for one in [pool.submit(ask) for _ in range(LANES)]]
-    assert set(told) == {"head_away: it does not answer (start it again)"}
+        errors = [future.result(60) for future in [pool.submit(ask) for _ in range(LANES)]]
+    assert set(errors) == {"head_away: it does not answer (start it again)"}
     assert (questions, now_s) == (1, 5.0)
     away = False
     assert head.ask(clock()) == []

@@ -47,7 +47,7 @@ def test_nothing_is_called_over_a_lost_link_until_the_host_can_be_reached() -> N
     assert len(network.tries) == 3
 
 
-def test_after_a_call_in_vain_there_is_none_until_its_attempt_to_connect_is_forgotten() -> None:
+def test_a_call_in_vain_has_none_after_it_until_its_attempt_to_connect_is_forgotten() -> None:
     network = Network()
     link = network.link()
     for _ in range(2):
@@ -59,7 +59,7 @@ def test_after_a_call_in_vain_there_is_none_until_its_attempt_to_connect_is_forg
     assert link.is_open()
 
 
-def test_a_silent_host_is_called_only_if_it_can_be_reached_and_before_that_it_may_be_busy() -> None:
+def test_a_silent_host_is_called_only_if_it_can_be_reached_and_may_be_busy_before() -> None:
     network = Network()
     link = network.link()
     network.is_cut = True
@@ -87,7 +87,7 @@ def test_what_accepts_connections_can_be_reached() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address: Address = server.getsockname()
         assert reachable(address)
-    with socket.socket() as bound:  # it does not listen, and nobody else can have its port
+    with socket.socket() as bound:  # the socket does not listen, and nobody else can have its port
         bound.bind(("127.0.0.1", 0))
         address = bound.getsockname()
         assert not reachable(address)

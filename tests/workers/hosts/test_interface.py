@@ -1,4 +1,4 @@
-"""What crosses between drivers and hosts."""
+"""The types that cross between drivers and hosts change only with the protocol."""
 
 import dataclasses
 import hashlib
@@ -13,7 +13,7 @@ from workers.measure import batch_request, evaluation_request, recovery_request,
 from workers.measure.device_runner import Request
 
 _DIGESTS = {8: "30a179f2f9d88053"}
-"""Of the fields of all that crosses, by protocol."""
+"""The digest of the fields of all that crosses, by protocol."""
 
 
 def test_a_protocol_has_its_fields() -> None:
@@ -24,44 +24,44 @@ def test_a_protocol_has_its_fields() -> None:
 
 
 def test_the_digest_sees_the_requests_and_what_they_hold() -> None:
-    names = {one.__name__ for one in _crossing()}
+    names = {kind.__name__ for kind in _crossing()}
     assert {"BlockRequest", "BatchRequest", "RecoverRequest", "LogitsRequest", "ReadyRequest"} <= names
     assert {"Block", "Job", "Variant", "Use", "HostDevice", "DeviceFacts", "Failed", "Queued"} <= names
 
 
 def _digest() -> str:
     lines = sorted(
-        f"{one.__name__}: {', '.join(field.name for field in dataclasses.fields(one))}" for one in _crossing()
+        f"{kind.__name__}: {', '.join(field.name for field in dataclasses.fields(kind))}" for kind in _crossing()
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def _crossing() -> set[type]:
     modules = (timed_block, evaluation_request, batch_request, recovery_request)
-    asked = [
-        one
+    request_kinds = [
+        member
         for module in modules
-        for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, Request) and one is not Request
+        for member in vars(module).values()
+        if isinstance(member, type) and issubclass(member, Request) and member is not Request
     ]
-    found: set[type] = set()
-    for root in (Beat, Hello, Granted, Queued, PackedArtifact, DeviceFacts, Failed, *asked):
-        _visit(root, found)
-    return found
+    kinds: set[type] = set()
+    for root in (Beat, Hello, Granted, Queued, PackedArtifact, DeviceFacts, Failed, *request_kinds):
+        _visit(root, kinds)
+    return kinds
 
 
-def _visit(hint: object, found: set[type]) -> None:
+def _visit(hint: object, kinds: set[type]) -> None:
     """Each dataclass that a type names, also as an argument of another one."""
     for argument in typing.get_args(hint):
-        _visit(argument, found)
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint not in found:
-        found.add(hint)
-        for one in _named(hint):
-            _visit(one, found)
+        _visit(argument, kinds)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint not in kinds:
+        kinds.add(hint)
+        for kind in _named(hint):
+            _visit(kind, kinds)
 
 
-def _named(one: type) -> Iterator[object]:
-    hints = typing.get_type_hints(one)
-    yield from (hints[field.name] for field in dataclasses.fields(one))
-    for base in getattr(one, "__orig_bases__", ()):  # `Request[Block]` names its answer
+def _named(kind: type) -> Iterator[object]:
+    hints = typing.get_type_hints(kind)
+    yield from (hints[field.name] for field in dataclasses.fields(kind))
+    for base in getattr(kind, "__orig_bases__", ()):  # `Request[Block]` names its answer
         yield from typing.get_args(base)

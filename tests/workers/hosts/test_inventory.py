@@ -17,7 +17,7 @@ FACTS = phone_facts("one")
 
 
 class Cable:
-    """What is attached, and which of it can be used."""
+    """The attached devices, and which of them can be used."""
 
     def __init__(self) -> None:
         self.names: list[str] = ["adb:one"]
@@ -56,21 +56,21 @@ def ids(inventory: Inventory) -> list[str]:
 
 def test_a_device_is_asked_for_its_facts_once_each_time_it_comes(cable: Cable) -> None:
     inventory = of(cable)
-    for names, known in ((["adb:one"], 1), (["adb:one"], 1), ([], 0), (["adb:one", "adb:two"], 2)):
+    for names, count in ((["adb:one"], 1), (["adb:one"], 1), ([], 0), (["adb:one", "adb:two"], 2)):
         cable.names = names
         inventory.refresh()
-        assert len(ids(inventory)) == known
+        assert len(ids(inventory)) == count
     assert cable.looks == ["adb:one", "adb:one", "adb:two"]
 
 
 def test_the_counter_grows_with_each_change_and_only_then(cable: Cable) -> None:
     inventory = of(cable)
-    seen = [inventory.change]
+    changes = [inventory.change]
     for names in (["adb:one"], ["adb:one"], [], [], ["adb:two"]):
         cable.names = names
         inventory.refresh()
-        seen.append(inventory.change)
-    assert [later - earlier for earlier, later in pairwise(seen)] == [1, 0, 1, 0, 1]
+        changes.append(inventory.change)
+    assert [later - earlier for earlier, later in pairwise(changes)] == [1, 0, 1, 0, 1]
 
 
 def test_who_watches_is_told_at_once_and_who_knows_it_already_waits_in_vain(cable: Cable) -> None:
@@ -89,7 +89,7 @@ def test_a_device_that_cannot_be_used_is_told_and_hides_no_other(cable: Cable) -
     inventory = of(cable)
     inventory.refresh()
     assert ids(inventory) == ["three"]
-    assert [(one.kind, one.message) for one in inventory.refused()] == [
+    assert [(refusal.kind, refusal.message) for refusal in inventory.refused()] == [
         ("unauthorized", "accept the prompt"),
         ("worker_error", "adb:two: ValueError: odd facts"),
     ]
@@ -138,7 +138,7 @@ def test_a_phone_with_two_connections_is_one_device_until_both_are_gone(cable: C
     assert [facts.name for facts in inventory.devices()] == ["adb:one@10.0.0.9"]
 
 
-def test_a_transport_that_cannot_list_keeps_its_known_devices_says_why_and_hides_no_other(cable: Cable) -> None:
+def test_a_transport_that_cannot_list_keeps_its_devices_says_why_and_hides_no_other(cable: Cable) -> None:
     inventory = of(cable, "local:here")
     inventory.refresh()
     change = inventory.change
@@ -146,7 +146,7 @@ def test_a_transport_that_cannot_list_keeps_its_known_devices_says_why_and_hides
     cable.names = ["adb:one", "ssh:board"]
     inventory.refresh()
     assert set(ids(inventory)) == {"here", "one", "board"}
-    assert [one.message for one in inventory.refused()] == ["the adb server is gone"]
+    assert [refusal.message for refusal in inventory.refused()] == ["the adb server is gone"]
     assert inventory.change == change + 2
     cable.names = []
     inventory.refresh()
@@ -164,7 +164,7 @@ def test_a_device_in_quarantine_is_told_and_is_nobody_s_until_it_is_readmitted(c
     cable.kept_out = {"one": DeviceError("quarantined", "its battery swells")}
     inventory.refresh()
     assert ids(inventory) == ["two"]
-    assert [one.message for one in inventory.refused()] == ["its battery swells"]
+    assert [refusal.message for refusal in inventory.refused()] == ["its battery swells"]
     assert inventory.change == change + 2
     cable.kept_out = {}
     inventory.refresh()
@@ -180,23 +180,23 @@ def test_devices_that_are_always_there_need_no_list(cable: Cable) -> None:
     assert ids(inventory) == ["here"]
 
 
-def test_a_device_that_does_not_say_what_it_is_holds_up_only_those_that_come_after_it(cable: Cable) -> None:
-    say, asked = Event(), Event()
+def test_a_device_that_does_not_say_what_it_is_holds_up_only_those_after_it(cable: Cable) -> None:
+    say, look_began = Event(), Event()
 
     def look(name: str) -> DeviceFacts:
-        asked.set()
+        look_began.set()
         assert say.wait(60)
         return cable.look(name)
 
     calls: list[Thread] = []
 
-    def apart(call: Callable[[], None]) -> None:
+    def call_runner(call: Callable[[], None]) -> None:
         calls.append(Thread(target=call))
         calls[-1].start()
 
-    inventory = Inventory(cable.listed, look, lambda: cable.now_s, apart=apart)
+    inventory = Inventory(cable.listed, look, lambda: cable.now_s, spawn=call_runner)
     inventory.refresh()
-    assert asked.wait(60)
+    assert look_began.wait(60)
     cable.names = ["adb:one", "adb:two"]
     inventory.refresh()
     inventory.refresh()
@@ -211,10 +211,10 @@ def test_a_device_that_does_not_say_what_it_is_holds_up_only_those_that_come_aft
 
 def test_a_device_that_goes_while_it_is_asked_what_it_is_is_not_there(cable: Cable) -> None:
     def look(name: str) -> DeviceFacts:
-        found = cable.look(name)
+        device = cable.look(name)
         cable.names = []
         inventory.refresh()
-        return found
+        return device
 
     inventory = Inventory(cable.listed, look, lambda: cable.now_s)
     cable.names = ["adb:one"]

@@ -41,7 +41,7 @@ def kind_of(answer: object) -> str:
 
 
 def names(lab: Lab, name: str) -> list[str]:
-    return [one.name for one in lab.select(name) if not isinstance(one, DeviceError)]
+    return [device.name for device in lab.select(name) if not isinstance(device, DeviceError)]
 
 
 def test_devices_are_found_by_transport_host_class_and_tag(world: World) -> None:
@@ -78,24 +78,24 @@ def test_an_artifact_crosses_once_to_each_host_that_needs_it(world: World) -> No
 
 def test_a_host_is_asked_for_an_artifact_once_and_again_after_a_failure(world: World) -> None:
     host, wire = world.add("lab-1")
-    asked: list[str] = []
+    calls: list[str] = []
 
     def note(method: str, _: tuple[Any, ...]) -> bool:
-        asked.append(method)
+        calls.append(method)
         return False
 
     wire.faulty = note
     lane = world.executor(world.lab()).lane(named("one"))
     for number in range(3):
         assert not isinstance(lane.ask(Ask(JOB, number)), Failed)
-    assert asked.count("missing") == 1
+    assert calls.count("missing") == 1
     shutil.rmtree(host.folder / "artifacts")
     host.workers[0].fails = True
     assert kind_of(lane.ask(Ask(JOB, 3))) == "worker_lost"
     assert wire.received == [JOB.build_key]
     host.workers[0].fails = False
     assert not isinstance(lane.ask(Ask(JOB, 3)), Failed)
-    assert asked.count("missing") == 2
+    assert calls.count("missing") == 2
     assert wire.received == [JOB.build_key] * 2
 
 
@@ -163,7 +163,7 @@ def test_a_device_that_moves_is_measured_on_its_new_host(world: World) -> None:
 def test_a_device_that_a_person_keeps_out_on_its_host_is_not_called_offline(world: World) -> None:
     host, _ = world.add("lab-1", "one", "two", "three")
     lab = world.lab()
-    lane, other = (world.executor(lab).lane(named(one)) for one in ("one", "two"))
+    lane, other = (world.executor(lab).lane(named(unit)) for unit in ("one", "two"))
     lane.ask(Ask(JOB, 1))
     way_out = "edgesweep devices readmit adb:one, on its host"
     host.kept_out = {"one": DeviceError("quarantined", "adb:one is quarantined: its battery swells", way_out)}
@@ -185,15 +185,15 @@ def test_a_device_that_a_person_keeps_out_on_its_host_is_not_called_offline(worl
 
 
 @pytest.mark.parametrize(
-    ("there", "told"),
+    ("differing", "message"),
     [
         ({"os_build": "2"}, "host:lab-2/adb:one is another one than this sweep was planned for (os_build: 2, not 1)"),
         ({"runners": (("torchscript", "runner 2"),)}, "(runner of torchscript: runner 2, not none)"),
         ({"runners": (("onnxruntime", "runner 2"),)}, ""),
     ],
 )
-def test_a_device_that_is_another_one_where_it_comes_back_is_not_measured_as_the_old_one(
-    world: World, there: dict[str, Any], told: str
+def test_a_device_that_comes_back_as_another_one_is_not_measured_as_the_old_one(
+    world: World, differing: dict[str, Any], message: str
 ) -> None:
     first, _ = world.add("lab-1", "one")
     second, _ = world.add("lab-2", "two")
@@ -202,16 +202,16 @@ def test_a_device_that_is_another_one_where_it_comes_back_is_not_measured_as_the
     assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
     first.names = []
     first.agent.tend()
-    second.make = lambda name: phone_facts(name.removeprefix("adb:"), **there)
+    second.make = lambda name: phone_facts(name.removeprefix("adb:"), **differing)
     second.names = ["adb:two", "adb:one"]
     second.agent.tend()
     wait_for(lambda: names(lab, "adb:one") == ["host:lab-2/adb:one"])
     answer = lane.ask(Ask(JOB, 2))
-    if not told:
+    if not message:
         assert answer == "answer 0 to 2", "another runtime's runner is in no key of this job"
         return
     assert isinstance(answer, Failed)
-    assert (answer.kind, told in answer.message) == ("another_device", True), answer
+    assert (answer.kind, message in answer.message) == ("another_device", True), answer
     assert "run it again" in answer.message
     assert second.workers == []
     assert second.agent.hello().devices[-1].use is None, "it takes no lease"
@@ -230,10 +230,10 @@ def test_a_host_that_was_started_again_takes_the_place_of_its_last_start(world: 
     lane.ask(Ask(JOB, 1))
     wire.cut_off()
     world.now_s += TIME_TO_LIVE_S + 1
-    again, _ = world.add("lab-1", "one", boot=2)
+    restarted, _ = world.add("lab-1", "one", boot=2)
     assert lane.ask(Ask(JOB, 2)) == "answer 0 to 2"
     assert [hello.boot for hello, _ in lab.hellos()] == [2]
-    assert again.workers[0].answers == ["answer 0 to 2"]
+    assert restarted.workers[0].answers == ["answer 0 to 2"]
     last = weakref.ref(wire)
     del wire, world.hosts["lab-1 0"], world.wires["ann", "lab-1 0"]
     wait_for(lambda: gc.collect() >= 0 and last() is None)  # a driver of weeks keeps no start that is gone
@@ -245,7 +245,7 @@ def test_a_host_of_another_version_is_told_and_not_used(world: World) -> None:
     world.add("lab-3", "three")
     lab = world.lab()
     assert names(lab, "adb:*") == ["host:lab-3/adb:three"]
-    assert sorted(world.told) == [
+    assert sorted(world.messages) == [
         "the host lab-1 is not used: it has EdgeSweep 0.9 (protocol 1), not 1 (protocol 1); "
         "update it, or this computer",
         "the host lab-2 is not used: it has Ray 2.61, not 2; update it, or this computer",
@@ -266,11 +266,11 @@ def test_a_device_whose_host_has_left_is_not_taken_for_a_device_that_is_gone(wor
     del world.hosts["lab-1 0"]
     world.now_s += TIME_TO_LIVE_S + 1
     wait_for(lambda: ("lab-2", True) in [(hello.name, answers) for hello, answers in lab.hellos()])
-    gone = lane.ask(Ask(JOB, 2))
-    assert isinstance(gone, Failed)
-    assert gone.kind == "host_away"
-    assert gone.message.startswith("the host lab-1: it is not in the lab now")
-    # Of one that this driver never saw, the name tells the host.
+    answer = lane.ask(Ask(JOB, 2))
+    assert isinstance(answer, Failed)
+    assert answer.kind == "host_away"
+    assert answer.message.startswith("the host lab-1: it is not in the lab now")
+    # The name tells the host of a device that this driver never saw.
     assert kind_of(world.executor(lab).lane(named("three", "lab-3")).ask(Ask(JOB, 1))) == "host_away"
     assert kind_of(world.executor(lab).lane(named("three", "lab-2")).ask(Ask(JOB, 1))) == "offline"
 
@@ -296,7 +296,7 @@ def test_a_device_on_two_hosts_is_measured_once_and_told(world: World) -> None:
     world.add("lab-2", "one")
     lab = world.lab()
     assert names(lab, "adb:*") == ["host:lab-1/adb:one"]
-    assert world.told == [
+    assert world.messages == [
         "host:lab-2/adb:one and host:lab-1/adb:one both call themselves one: measured as host:lab-1/adb:one"
     ]
 
@@ -316,7 +316,7 @@ def test_a_host_whose_clock_is_an_hour_off_measures_like_the_others(world: World
     host, _ = world.add("lab-1", "one")
     host.now_s += 3600
     lab = world.lab()
-    assert world.told == ["the host lab-1: its clock is 60 min ahead of this computer's: set one of them"]
+    assert world.messages == ["the host lab-1: its clock is 60 min ahead of this computer's: set one of them"]
     assert world.executor(lab).lane(named("one")).ask(Ask(JOB, 1)) == "answer 0 to 1"
 
 
@@ -362,12 +362,12 @@ def test_a_head_that_is_gone_is_noticed_also_where_the_devices_host_answers(worl
     world.add("lab-1", "one")
     lab = world.lab()
     lane = world.executor(lab).lane(named("one"))
-    hosts, asked = world.hosts, 0
+    hosts, calls = world.hosts, 0
 
     class NoHead(dict[str, Any]):
         def __iter__(self) -> Iterator[str]:
-            nonlocal asked
-            asked += 1
+            nonlocal calls
+            calls += 1
             raise DeviceError("head_away", "the lab's head: it does not answer")
 
     def pass_by(seconds: float) -> None:
@@ -377,11 +377,11 @@ def test_a_head_that_is_gone_is_noticed_also_where_the_devices_host_answers(worl
     world.hosts = NoHead()
     pass_by(9.0)
     assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
-    assert asked == 0, "it is not asked before each block"
+    assert calls == 0, "it is not asked before each block"
     pass_by(1.0)
     for _ in range(2):
         assert kind_of(lane.ask(Ask(JOB, 2))) == "head_away"
-    assert asked == 2
+    assert calls == 2
     world.hosts = hosts
     assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2"
 
@@ -434,14 +434,14 @@ def lane_of(world: World, lab: Lab, device_id: str = "one") -> LabLane:
 def test_what_a_host_keeps_is_collected_without_a_lease(world: World) -> None:
     host, wire = world.add("lab-1", "one")
     lane = lane_of(world, world.lab())
-    kept = lose_answer(world, wire, lane)
+    request = lose_answer(world, wire, lane)
     world.lab("person").free("host:lab-1/adb:one")
     assert kind_of(lane.ask(Ask(JOB, 2))) == "leased"
-    assert lane.ask(kept) == "answer 0 to 1"
+    assert lane.ask(request) == "answer 0 to 1"
     assert host.agent.hello().stored == 1, "until it is in the journal"
     lane.close()
     assert host.agent.hello().stored == 0
-    assert kind_of(lane.ask(kept)) == "not_kept"
+    assert kind_of(lane.ask(request)) == "not_kept"
     assert host.workers[0].answers == ["answer 0 to 1"]
 
 
@@ -449,21 +449,21 @@ def test_collecting_does_not_wait_for_another_drivers_block(world: World) -> Non
     host, wire = world.add("lab-1", "one")
     ann = world.lab()
     lane = lane_of(world, ann)
-    kept = lose_answer(world, wire, lane)
+    request = lose_answer(world, wire, lane)
     ann.hand_back("one")
     host.held = True
     bob = lane_of(world, world.lab("bob"))
     with ThreadPoolExecutor(1) as pool:
         block = pool.submit(bob.ask, Ask(JOB, 7))
-        wait_for(lambda: len(host.workers) > 1 and host.workers[1].asked.is_set())
+        wait_for(lambda: len(host.workers) > 1 and host.workers[1].request_event.is_set())
         assert kind_of(lane.ask(Ask(JOB, 1))) == QUEUED_KIND
-        assert lane.ask(kept) == "answer 0 to 1"
+        assert lane.ask(request) == "answer 0 to 1"
         assert kind_of(lane.ask(StoredAnswerRequest(JOB, Ask(JOB, 2)))) == "not_kept"
         host.workers[1].go.set()
         assert block.result(60) == "answer 0 to 7"
 
 
-def test_the_result_of_a_device_that_has_moved_is_its_last_hosts_also_after_a_restart(world: World) -> None:
+def test_the_result_of_a_moved_device_is_its_last_hosts_also_after_a_restart(world: World) -> None:
     first, wire = world.add("lab-1", "one")
     second, _ = world.add("lab-2", "two")
     lab = world.lab()
@@ -521,12 +521,12 @@ def test_a_phone_that_another_sweep_has_through_another_host_is_waited_for(world
     assert len(first.workers) == 1
 
 
-def test_a_serial_that_two_hosts_have_by_cable_is_the_first_ones_also_while_that_is_cut_off(world: World) -> None:
+def test_a_serial_of_two_hosts_by_cable_is_the_first_ones_also_while_it_is_cut_off(world: World) -> None:
     first, wire = world.add("lab-1", "one")
     second, _ = world.add("lab-2", "one")
     lab = world.lab()
     assert names(lab, "adb:one") == ["host:lab-1/adb:one"]
-    assert world.told == [
+    assert world.messages == [
         "host:lab-2/adb:one and host:lab-1/adb:one both call themselves one: measured as host:lab-1/adb:one"
     ]
     lane = lane_of(world, lab)

@@ -1,4 +1,4 @@
-"""What commands show of a lab and do in it, with hosts within the test's process: only the way to them is not Ray's."""
+"""Commands show a lab and act in it, with hosts within the test's process: only the way to them is not Ray's."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,13 +21,13 @@ Command = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Of two hosts; the commands of this process reach it."""
+    """A world of two hosts, which the commands of this process reach."""
     world = World(tmp_path)
     world.add("lab-1", "one", "two")
     world.add("lab-2", "three")
 
     @contextmanager
-    def opened(_options: LabOptions, _what: str) -> Iterator[Lab]:
+    def opened(_options: LabOptions, _purpose: str) -> Iterator[Lab]:
         yield world.lab()
 
     for command in ("devices", "hosts", "quarantine"):
@@ -39,14 +39,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     world.close()
 
 
-def said(ended: CompletedProcess[str]) -> str:
+def words_of(ended: CompletedProcess[str]) -> str:
     return " ".join(f"{ended.stdout} {ended.stderr}".split())
 
 
 def test_hosts_shows_of_each_host_its_health_its_versions_and_its_disk(world: World, edgesweep: Command) -> None:
     world.add("lab-3", "four", versions=replace(VERSIONS, edgesweep="0.9"))
     world.add("lab-4", "five", tools=(("adb", "1.0.41"),))
-    shown = said(edgesweep("hosts"))
+    shown = words_of(edgesweep("hosts"))
     assert "lab-4: answers, EdgeSweep 1, Python 3, Ray 2, adb 1.0.41, " in shown
     versions = {host["name"]: host["versions"] for host in json.loads(edgesweep("hosts", "--json").stdout)["hosts"]}
     assert versions["lab-4"]["adb"] == "1.0.41"
@@ -57,9 +57,7 @@ def test_hosts_shows_of_each_host_its_health_its_versions_and_its_disk(world: Wo
     assert "lab-3 has EdgeSweep 0.9 (protocol 1), not 1 (protocol 1): update it" in shown
 
 
-def test_devices_of_a_lab_tells_what_each_host_cannot_use_and_which_hosts_do_not_answer(
-    world: World, edgesweep: Command
-) -> None:
+def test_devices_of_a_lab_tells_what_hosts_cannot_use_and_which_do_not_answer(world: World, edgesweep: Command) -> None:
     host, _ = world.add("lab-3", "four")
 
     def locked(name: str) -> object:
@@ -70,12 +68,12 @@ def test_devices_of_a_lab_tells_what_each_host_cannot_use_and_which_hosts_do_not
     host.agent.tend()
     world.add("lab-4", "six")[1].cut = True
     ended = edgesweep("devices")
-    assert "lab-3: adb:five is locked" in said(ended)
-    assert "the link is cut" in said(ended)
-    assert "host:lab-1/adb:one has no runner yet: its host has no program for arm64-v8a" in said(ended)
+    assert "lab-3: adb:five is locked" in words_of(ended)
+    assert "the link is cut" in words_of(ended)
+    assert "host:lab-1/adb:one has no runner yet: its host has no program for arm64-v8a" in words_of(ended)
     document = json.loads(edgesweep("devices", "--json").stdout)
-    assert [one["name"] for one in document["devices"]] == [f"host:{it}" for it in NAMES]
-    kinds = [one["kind"] for one in document["refused"]]
+    assert [device["name"] for device in document["devices"]] == [f"host:{name}" for name in NAMES]
+    kinds = [refusal["kind"] for refusal in document["refused"]]
     assert sorted(kinds) == ["host_away", "no_runner", "no_runner", "no_runner", "unauthorized"]
 
 
@@ -88,16 +86,16 @@ def test_a_device_of_a_lab_is_kept_out_and_let_in_again_and_hosts_says_so(
 ) -> None:
     put = edgesweep("devices", "quarantine", name, "--reason", "battery swells")
     assert put.returncode == 0, put.stderr
-    assert "host:lab-2/adb:three is quarantined since" in said(put)
+    assert "host:lab-2/adb:three is quarantined since" in words_of(put)
     assert QuarantineBook().quarantine("three") is not None
-    told = edgesweep("hosts")
-    assert "host:lab-2/adb:three is quarantined since" in said(told)
-    assert "by a person: battery swells; edgesweep devices readmit lets it in again" in said(told)
+    hosts_shown = edgesweep("hosts")
+    assert "host:lab-2/adb:three is quarantined since" in words_of(hosts_shown)
+    assert "by a person: battery swells; edgesweep devices readmit lets it in again" in words_of(hosts_shown)
     hosts = json.loads(edgesweep("hosts", "--json").stdout)["hosts"]
-    found = {one["name"]: one["quarantine"] for host in hosts for one in host["devices"]}
-    assert found.pop("host:lab-2/adb:three")["reason"] == "battery swells"
-    assert set(found.values()) == {None}
-    assert "it is let in again" in said(edgesweep("devices", "readmit", name))
+    quarantines = {device["name"]: device["quarantine"] for host in hosts for device in host["devices"]}
+    assert quarantines.pop("host:lab-2/adb:three")["reason"] == "battery swells"
+    assert set(quarantines.values()) == {None}
+    assert "it is let in again" in words_of(edgesweep("devices", "readmit", name))
     assert QuarantineBook().quarantine("three") is None
 
 
@@ -112,16 +110,16 @@ def test_what_the_sweeps_of_another_user_leave_alone_is_shown_and_kept_from_nobo
     for job in ("a", "b", "c"):
         book.add_fault("three", "host:lab-2/adb:three", "rebooted", "it restarted", job)
     line = "lab-2: sweeps of bob@desk leave three alone, quarantined since 1970-01-01 00:20 UTC by EdgeSweep: 3 faults"
-    assert line in said(edgesweep("hosts"))
-    (one,) = [hint for host in json.loads(edgesweep("hosts", "--json").stdout)["hosts"] for hint in host["hints"]]
-    assert (one["device_id"], one["user"]) == ("three", "bob@desk")
+    assert line in words_of(edgesweep("hosts"))
+    (hint,) = [hint for host in json.loads(edgesweep("hosts", "--json").stdout)["hosts"] for hint in host["hints"]]
+    assert (hint["device_id"], hint["user"]) == ("three", "bob@desk")
     ann = world.lab("ann@desk sweep 3b4c")
     assert ann.lease(ann.where("three"), "three") > 0
     book.pass_canary("three")
-    assert "leave three alone" not in said(edgesweep("hosts"))
+    assert "leave three alone" not in words_of(edgesweep("hosts"))
 
 
-def test_what_hosts_show_of_a_quarantine_ends_with_it_and_comes_back_after_a_restart_of_the_host(
+def test_hosts_show_a_quarantine_until_it_ends_and_again_after_a_restart_of_the_host(
     world: World, edgesweep: Command
 ) -> None:
     lab = world.lab()
@@ -134,7 +132,7 @@ def test_what_hosts_show_of_a_quarantine_ends_with_it_and_comes_back_after_a_res
     assert host.agent.hello().hints == ()
     book.retell(["one", "three"])
     assert [hint.device_id for hint in host.agent.hello().hints] == ["three"]
-    assert "it is let in again" in said(edgesweep("devices", "readmit", "three"))
+    assert "it is let in again" in words_of(edgesweep("devices", "readmit", "three"))
     assert host.agent.hello().hints == ()
     book.put("three", "adb:three", "battery swells")
     book.retell(["three"])
@@ -144,18 +142,18 @@ def test_what_hosts_show_of_a_quarantine_ends_with_it_and_comes_back_after_a_res
 def test_a_host_of_another_version_is_told_nothing(world: World) -> None:
     host, wire = world.add("lab-3", "four", versions=replace(VERSIONS, protocol=0))
     lab = world.lab()
-    told: list[str] = []
-    wire.faulty = lambda method, _: told.append(method) is None and False
+    methods: list[str] = []
+    wire.faulty = lambda method, _: methods.append(method) is None and False
     lab.hint("four", "by EdgeSweep")
-    assert "hint" not in told
+    assert "hint" not in methods
     assert host.agent.hello().hints == ()
 
 
 def test_a_name_that_means_several_devices_of_a_lab_or_none_is_refused(world: World, edgesweep: Command) -> None:
     several = edgesweep("devices", "quarantine", "class:Maker Phone")
     assert several.returncode == 1
-    assert "'class:Maker Phone' names 3 devices" in said(several)
-    assert "host:lab-1/adb:one, host:lab-1/adb:two, host:lab-2/adb:three" in said(several)
+    assert "'class:Maker Phone' names 3 devices" in words_of(several)
+    assert "host:lab-1/adb:one, host:lab-1/adb:two, host:lab-2/adb:three" in words_of(several)
     assert edgesweep("devices", "quarantine", "host:lab-2/adb:nobody").returncode == 1
     assert QuarantineBook().records() == []
 

@@ -81,7 +81,7 @@ class FaultyLab:
     folder: Path
     """All computers have it, under this name: for the sweeps."""
     clock: Path
-    """What is added to the clock of the second host's agent."""
+    """The file with the seconds that are added to the clock of the second host's agent."""
 
 
 @pytest.fixture(scope="module")
@@ -89,24 +89,24 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyLab]:
     with tempfile.TemporaryDirectory(prefix="edgesweep-faults-", dir="/var/tmp") as name:
         folder, files = Path(name), tmp_path_factory.mktemp("net")
         put_runner(folder / "runners")
-        same = {"EDGESWEEP_CACHE": str(cache_folder()), FOLDER_VARIABLE: str(folder / "runners")}
-        with Network(files, same) as network:
+        same_for_all = {"EDGESWEEP_CACHE": str(cache_folder()), FOLDER_VARIABLE: str(folder / "runners")}
+        with Network(files, same_for_all) as network:
             lab = Lab(network)
-            for one in (HEAD, OTHER, DRIVER):
-                network.add(one)
+            for computer in (HEAD, OTHER, DRIVER):
+                network.add(computer)
             other = network.computers[OTHER]
             clock = other.folder / "clock"
             clock.write_text("+0\n")
             disk = other.run(["sh", "-c", "mkdir /tmp/state && mount -t tmpfs -o size=128m tmpfs /tmp/state"])
             assert disk.returncode == 0
-            for one, more, environment in (
+            for computer, more, environment in (
                 (HEAD, (), {}),
                 (OTHER, ("--state", "/tmp/state", "--firewall"), _faked_clock()),
             ):
-                lab.plug(one, f"{one}-phone", CABLE_BYTES_PER_S)
-                lab.join(one, *more, **environment)
+                lab.plug(computer, f"{computer}-phone", CABLE_BYTES_PER_S)
+                lab.join(computer, *more, **environment)
             lab.give_token(network.computers[DRIVER])
-            phones = [HostPhone(lab.data(f"{one}-phone")) for one in (HEAD, OTHER)]
+            phones = [HostPhone(lab.data(f"{computer}-phone")) for computer in (HEAD, OTHER)]
             yield FaultyLab(lab, phones, folder, clock)
 
 
@@ -147,19 +147,19 @@ class LabSweep:
         for phone in self.phones:
             fault(phone, PAUSE, once=True)
         with held_in_a_block(self.phones):
-            assert run.poll() is None, self.said()
+            assert run.poll() is None, self.output()
             begin()
             seen.injected()
             then()
 
     def end(self, run: "subprocess.Popen[str]") -> None:
         """Whole, as the command and the hosts say it."""
-        assert run.wait(PATIENCE_S) == 0, self.said()
+        assert run.wait(PATIENCE_S) == 0, self.output()
         with Journal.open(self.workspace.journal) as journal:
             jobs = [job for job, _ in journal.jobs.of_sweep("tiny")]
             assert len(jobs) == JOBS
             assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in jobs)
-        assert [one["used_by"] for host in self._lab.hosts() for one in host["devices"]] == [None, None]
+        assert [device["used_by"] for host in self._lab.hosts() for device in host["devices"]] == [None, None]
 
     def check(self, in_flight: int, *, counted: bool = True) -> None:
         """The invariants: so many blocks may have been lost. `counted`: all starts of runners are known."""
@@ -173,7 +173,7 @@ class LabSweep:
         with Journal.open(self.workspace.journal) as journal:
             check(scene, journal)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return (self.home / "log").read_text(errors="replace")
 
 
@@ -193,7 +193,7 @@ def test_a_driver_of_a_lab_that_is_killed_loses_nothing_and_leaves_nothing(fault
     reached = PHASES[phase](sweep, chance)
     run = sweep.start()
     eventually(lambda: reached() or run.poll() is not None)
-    assert run.poll() is None, sweep.said()
+    assert run.poll() is None, sweep.output()
     driver = driver_of(run)
     started = [driver, *driver.children(recursive=True)]
     driver.kill()
@@ -213,7 +213,7 @@ def test_a_driver_of_a_lab_that_is_suspended_goes_on_and_repeats_nothing(faulty:
     sweep.in_a_block(run, lambda: driver_of(run).suspend())
     time.sleep(seconds)
     driver_of(run).resume()
-    psutil.Process(run.pid).resume()  # what has entered the computer stops with what it started there
+    psutil.Process(run.pid).resume()  # a process that has entered the computer stops with what it started there
     sweep.end(run)
     sweep.check(in_flight=0)
 
@@ -229,8 +229,8 @@ def test_a_host_that_is_cut_off_in_a_block_costs_nothing(faulty: FaultyLab) -> N
     finally:
         network.mend(OTHER)
     sweep.end(run)
-    assert f"waiting for the host {OTHER} (" in sweep.said()
-    assert sweep.said().count("this computer's node in the lab, until this ends, listening: ") == 1
+    assert f"waiting for the host {OTHER} (" in sweep.output()
+    assert sweep.output().count("this computer's node in the lab, until this ends, listening: ") == 1
     sweep.check(in_flight=0)
 
 
@@ -242,12 +242,12 @@ def test_a_host_whose_clock_jumps_in_a_block_is_told_and_measures_on(faulty: Fau
     run = sweep.start()
     try:
         for jump, way in (("+3600", "ahead of"), ("-3600", "behind")):
-            told = f"{OTHER}: its clock is 60 min {way} this computer's: set one of them"
+            warning = f"{OTHER}: its clock is 60 min {way} this computer's: set one of them"
 
-            def is_told(told: str = told) -> bool:
-                return told in faulty.lab.troubles()
+            def is_told(warning: str = warning) -> bool:
+                return warning in faulty.lab.troubles()
 
-            # Its blocks are so short that none would be left to jump in while `edgesweep hosts` asks.
+            # The blocks are so short that none would be left to jump in while `edgesweep hosts` asks.
             sweep.in_a_block(run, partial(faulty.clock.write_text, f"{jump}\n"), partial(faulty.lab.wait, is_told))
             seen.told()
     finally:
@@ -269,9 +269,9 @@ def test_a_host_whose_disk_fills_in_a_block_is_waited_for_and_loses_nothing(faul
         other.run(["rm", "-f", "/tmp/state/filler"])
     sweep.end(run)
     # Until there is room; the other phone goes on.
-    assert re.search(rf"waiting for the host {OTHER} \(.*its disk is full", sweep.said())
-    assert f"without the host {OTHER}: host:{OTHER}/adb:" in sweep.said()
-    assert " is away (" not in sweep.said()
+    assert re.search(rf"waiting for the host {OTHER} \(.*its disk is full", sweep.output())
+    assert f"without the host {OTHER}: host:{OTHER}/adb:" in sweep.output()
+    assert " is away (" not in sweep.output()
     with Journal.open(sweep.workspace.journal) as journal:
         assert [journal.attempts.failures(job.key) for job, _ in journal.jobs.of_sweep("tiny")] == [()] * JOBS, (
             "no job lost an attempt"
@@ -281,20 +281,20 @@ def test_a_host_whose_disk_fills_in_a_block_is_waited_for_and_loses_nothing(faul
 
 
 @pytest.mark.fault(26, "a host's address changes in a block", "its node is started again; a block a phone again")
-def test_a_host_that_gets_another_address_joins_again_from_it_and_its_rules_go_with_it(faulty: FaultyLab) -> None:
+def test_a_host_with_a_new_address_joins_again_from_it_and_its_rules_go_with_it(faulty: FaultyLab) -> None:
     lab, other = faulty.lab, faulty.lab.network.computers[OTHER]
     sweep = LabSweep(faulty, "moved")
     run = sweep.start()
     change = f"ip address flush dev eth0 && ip address add {MOVED_TO}/24 dev eth0"
     sweep.in_a_block(run, lambda: other.run(["sh", "-c", change]))
-    lab.wait(lambda: f"this machine has the address {MOVED_TO} now" in lab.said(OTHER))
+    lab.wait(lambda: f"this machine has the address {MOVED_TO} now" in lab.output(OTHER))
     seen.told()
     sweep.end(run)
     sweep.check(in_flight=len(faulty.phones))
     beside = lab.network.cable(OTHER, HEAD)[0]
-    # Those of Ray's workers are told anew.
-    assert lab.said(OTHER).count("listening:") > 1
-    head, ports = lab.network.computers[HEAD], told_ports(lab.said(OTHER)) & set(range(24000, 24006))
+    # The ports of Ray's workers are told anew.
+    assert lab.output(OTHER).count("listening:") > 1
+    head, ports = lab.network.computers[HEAD], told_ports(lab.output(OTHER)) & set(range(24000, 24006))
     assert ports
     assert reached(head, MOVED_TO, ports) == ports
     assert reached(head, beside, ports) == set(), "only over the interface of its address"
@@ -308,17 +308,17 @@ def test_a_sweep_whose_head_is_killed_says_so_and_the_same_command_goes_on(fault
     sweep = LabSweep(faulty, "head")
     run = sweep.start()
     eventually(lambda: min(map(timed, faulty.phones)) > 1 or run.poll() is not None)
-    assert run.poll() is None, sweep.said()
+    assert run.poll() is None, sweep.output()
     network.computers[HEAD].kill()
     seen.injected()
-    assert run.wait(PATIENCE_S) in (0, 1), sweep.said()  # 1: no job had ended, so there is nothing to rank
+    assert run.wait(PATIENCE_S) in (0, 1), sweep.output()  # 1: no job had ended, so there is nothing to rank
     seen.told()
-    assert "Traceback" not in sweep.said()
-    assert "waiting for the lab's head (" in sweep.said()
-    assert "run the same command again when they are back" in sweep.said(), sweep.said()
+    assert "Traceback" not in sweep.output()
+    assert "waiting for the lab's head (" in sweep.output()
+    assert "run the same command again when they are back" in sweep.output(), sweep.output()
     with Journal.open(sweep.workspace.journal) as journal:
-        kept = {job.key: len(journal.attempts.blocks(job.key)) for job, _ in journal.jobs.of_sweep("tiny")}
-    assert sum(kept.values()) > 0
+        counts = {job.key: len(journal.attempts.blocks(job.key)) for job, _ in journal.jobs.of_sweep("tiny")}
+    assert sum(counts.values()) > 0
     network.add(HEAD)
     lab.plug(HEAD, phone, CABLE_BYTES_PER_S)
     lab.join(HEAD)
@@ -326,6 +326,6 @@ def test_a_sweep_whose_head_is_killed_says_so_and_the_same_command_goes_on(fault
     lab.wait(lambda: [len(host["devices"]) for host in lab.hosts()] == [1, 1])
     sweep.end(sweep.start())
     with Journal.open(sweep.workspace.journal) as journal:
-        assert all(len(journal.attempts.blocks(key)) >= count for key, count in kept.items()), "none was lost"
-    # What the head's phone had counted went with its computer.
+        assert all(len(journal.attempts.blocks(key)) >= count for key, count in counts.items()), "none was lost"
+    # The counts of the head's phone went with its computer.
     sweep.check(in_flight=len(faulty.phones), counted=False)

@@ -58,9 +58,7 @@ def test_a_device_has_one_driver_and_the_others_are_told_for_whom_they_wait(leas
     assert (use.who, use.running, use.waiting) == ("ann", "mobilenet int8", ("bob", "cid"))
 
 
-def test_a_lease_that_is_renewed_lasts_and_one_that_is_not_goes_to_the_first_in_the_queue(
-    leases: Leases, clock: Clock
-) -> None:
+def test_a_renewed_lease_lasts_and_any_other_goes_to_the_first_in_the_queue(leases: Leases, clock: Clock) -> None:
     epoch = granted(leases, "ann")
     for _ in range(5):
         clock.pass_(TIME_TO_LIVE_S - 1)

@@ -65,28 +65,28 @@ def test_every_port_of_a_node_is_in_its_range_and_none_is_given_twice(
     head: bool, grpc: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ports.importlib.util, "find_spec", lambda name: name if grpc else None)
-    one = Ports.parse("24000-24099")
-    assert str(one) == "24000-24099"
-    given = dict(word.split("=") for word in one.words(head=head))
+    ports_of_lab = Ports.parse("24000-24099")
+    assert str(ports_of_lab) == "24000-24099"
+    port_options = dict(word.split("=") for word in ports_of_lab.words(head=head))
     # Ray opens it on a head where grpcio is, and takes it for an error where it is not.
-    assert ("--ray-client-server-port" in given) == (head and grpc)
-    last = given.pop("--max-worker-port")
-    assert len(set(given.values())) == len(given)
-    assert max(map(int, given.values())) == int(given["--min-worker-port"]) < int(last) == 24099
-    assert all(int(port) in one for port in given.values())
-    assert 23999 not in one
-    assert 24100 not in one
+    assert ("--ray-client-server-port" in port_options) == (head and grpc)
+    last = port_options.pop("--max-worker-port")
+    assert len(set(port_options.values())) == len(port_options)
+    assert max(map(int, port_options.values())) == int(port_options["--min-worker-port"]) < int(last) == 24099
+    assert all(int(port) in ports_of_lab for port in port_options.values())
+    assert 23999 not in ports_of_lab
+    assert 24100 not in ports_of_lab
 
 
 @pytest.mark.parametrize("grpc", [True, False])
 @pytest.mark.parametrize("lab_port", [6379, 10001, 16379, 52365])
 def test_none_of_rays_own_ports_is_the_labs(lab_port: int, grpc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports.importlib.util, "find_spec", lambda name: name if grpc else None)
-    given = dict(word.split("=") for word in any_ports(lab_port, head=True))
-    assert grpc or "--ray-client-server-port" not in given, "Ray takes it for an error then, and opens none"
-    assert given["--min-worker-port"] == given["--max-worker-port"] == "0", "ports that are free"
+    port_options = dict(word.split("=") for word in any_ports(lab_port, head=True))
+    assert grpc or "--ray-client-server-port" not in port_options, "Ray takes it for an error then, and opens none"
+    assert port_options["--min-worker-port"] == port_options["--max-worker-port"] == "0", "ports that are free"
     fixed = {"--dashboard-agent-listen-port": "52365"} | ({"--ray-client-server-port": "10001"} if grpc else {})
-    assert str(lab_port) not in (fixed | given).values()
+    assert str(lab_port) not in (fixed | port_options).values()
 
 
 def test_a_node_that_others_reach_outside_of_its_ports_is_refused(tmp_path: Path) -> None:
@@ -112,11 +112,11 @@ def test_a_port_of_the_lab_that_is_one_of_its_hosts_ports_is_refused(edgesweep: 
 
 
 def test_an_address_that_is_no_own_one_is_refused_before_anything_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(ports.subprocess, "Popen", lambda *words, **_: asked.append(words))
+    commands: list[object] = []
+    monkeypatch.setattr(ports.subprocess, "Popen", lambda *words, **_: commands.append(words))
     with pytest.raises(ClusterError, match=r"no interface .* 192\.0\.2\.1"), kept_to("192.0.2.1", Ports(1, 2), None):
         pass
-    assert asked == []
+    assert commands == []
 
 
 def test_the_next_step_is_named_where_there_is_no_nft(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_an_nft_that_hangs_and_cannot_be_killed_is_told_of(monkeypatch: pytest.M
     kill = subprocess.Popen.kill
 
     def refused(process: "subprocess.Popen[bytes]") -> None:
-        kill(process)  # or the test would leave it behind
+        kill(process)  # otherwise the test would leave it behind
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(subprocess.Popen, "kill", refused)
@@ -174,8 +174,8 @@ def test_an_nft_that_hangs_and_cannot_be_killed_is_told_of(monkeypatch: pytest.M
 
 
 def test_a_label_of_an_address_is_no_interface(monkeypatch: pytest.MonkeyPatch) -> None:
-    its = [SimpleNamespace(family=socket.AF_INET, address="192.0.2.1")]
-    monkeypatch.setattr(ports.psutil, "net_if_addrs", lambda: {"eth0:1": its})
+    addresses = [SimpleNamespace(family=socket.AF_INET, address="192.0.2.1")]
+    monkeypatch.setattr(ports.psutil, "net_if_addrs", lambda: {"eth0:1": addresses})
     assert ports._interface("192.0.2.1") == "eth0"
 
 
@@ -192,16 +192,16 @@ def test_with_a_firewall_a_lab_is_reached_over_its_own_interface_only(tmp_path: 
         log = head.folder / "host.log"
         host = head.start([EDGESWEEP, "host", "up", "--address", own, "--name", "head", "--firewall"], log)
         _wait(lambda: "listening:" in log.read_text() or host.poll() is not None)
-        told = log.read_text()
-        assert host.poll() is None, told
-        assert "use --firewall" not in told
-        listening = told_ports(told)
+        output = log.read_text()
+        assert host.poll() is None, output
+        assert "use --firewall" not in output
+        listening = told_ports(output)
         assert _PORT in listening
         assert {port for port in listening if not 24000 <= port <= 24999} == {_PORT}
         assert reached(other, own, listening) == listening
         assert reached(other, beside, {*listening, 5000}) == {5000}, "only what is no port of the lab"
-        another = head.run(["nft", "delete", "table", "inet", _tables(head)[0]])
-        assert another.returncode != 0, "only its owner can"
+        deletion = head.run(["nft", "delete", "table", "inet", _tables(head)[0]])
+        assert deletion.returncode != 0, "only its owner can"
         # The address of the one interface over the other one.
         assert other.run(["ip", "route", "add", f"{own}/32", "via", beside]).returncode == 0
         assert reached(other, own, {_PORT, 5000}) == {5000}
@@ -216,8 +216,8 @@ def test_rules_end_with_whoever_asked_for_them_also_if_it_is_killed(tmp_path: Pa
     with Network(tmp_path / "net") as network:
         head = network.add("head")
         words = [sys.executable, "-c", _KEEP, network.address("head")]
-        with head.start(words) as one, head.start(words) as other:
-            for process in (one, other):
+        with head.start(words) as first, head.start(words) as other:
+            for process in (first, other):
                 assert process.stdout is not None
                 assert process.stdout.readline() == "kept\n"
             assert len(_tables(head)) == 2, "each has its own"
@@ -238,12 +238,12 @@ def _wait(until: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def told_ports(said: str) -> set[int]:
-    """What a host listens on, as it says."""
-    return {int(port) for port in re.findall(r":(\d+) \(", said.partition("listening:")[2])}
+def told_ports(output: str) -> set[int]:
+    """Read the ports that a host says it listens on."""
+    return {int(port) for port in re.findall(r":(\d+) \(", output.partition("listening:")[2])}
 
 
-def reached(computer: Computer, address: str, asked: set[int]) -> set[int]:
-    said = computer.run([sys.executable, "-c", _ASK, address, *map(str, asked)])
-    assert said.returncode == 0
-    return {int(line) for line in said.stdout.split()}
+def reached(computer: Computer, address: str, ports: set[int]) -> set[int]:
+    answer = computer.run([sys.executable, "-c", _ASK, address, *map(str, ports)])
+    assert answer.returncode == 0
+    return {int(line) for line in answer.stdout.split()}

@@ -158,7 +158,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
         lab.close()
 
 
-def test_a_sweep_measures_on_both_hosts_also_where_an_agent_is_killed_and_listens_on_loopback_only(
+def test_a_sweep_measures_on_both_hosts_over_a_killed_agent_and_listens_on_loopback(
     lab: RunningLab,
 ) -> None:
     running = lab.sweep("both", "tag:office", "host:lab-2/local", rounds=5)
@@ -190,9 +190,7 @@ def test_a_sweep_measures_on_both_hosts_also_where_an_agent_is_killed_and_listen
 
 @pytest.mark.strace
 @pytest.mark.parametrize("port", [16379, 10001], ids=["of Ray's workers", "of Ray's clients"])
-def test_a_host_starts_on_a_port_that_is_rays_own_by_default_lists_its_keepers_reaches_nobody_and_logs_no_token(
-    tmp_path: Path, port: int
-) -> None:
+def test_a_host_starts_on_rays_default_port_lists_its_keepers_and_logs_no_token(tmp_path: Path, port: int) -> None:
     log, state = tmp_path / "log", ("--state", str(tmp_path / "state"))
     words = ("up", "--port", str(port), "--device", "fake:steady", *state)
     adb = free_port()  # of a server that the host starts
@@ -251,7 +249,7 @@ def test_a_token_is_kept_to_its_owner_and_another_one_is_refused_at_once(lab: Ru
     assert "cannot be read" in lab.command("hosts", token=tmp_path / "none").stderr
 
 
-def test_a_driver_that_is_killed_frees_its_device_and_its_next_run_goes_on_over_a_killed_node(lab: RunningLab) -> None:
+def test_a_killed_driver_frees_its_device_and_its_next_run_outlives_a_killed_node(lab: RunningLab) -> None:
     running = lab.sweep("killed", "host:lab-2/local", rounds=6)
     lab.wait(lambda: lab.measuring("killed") or running.poll() is not None)
     started = psutil.Process(running.pid).children(recursive=True)

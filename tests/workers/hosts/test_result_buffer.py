@@ -20,13 +20,13 @@ def test_a_result_stays_until_it_is_acknowledged_also_over_a_restart(tmp_path: P
     outbox = Outbox(file, "1")
     outbox.keep("block", "phone", 3, b"samples")
     outbox.close()
-    again = Outbox(file, "1")
-    assert again.find("block") == b"samples"
-    assert again.count() == 1
+    reopened = Outbox(file, "1")
+    assert reopened.find("block") == b"samples"
+    assert reopened.count() == 1
     for _ in range(2):
-        again.acknowledge(["block", "never heard of"])
-        assert again.find("block") is None
-        assert again.count() == 0
+        reopened.acknowledge(["block", "never heard of"])
+        assert reopened.find("block") is None
+        assert reopened.count() == 0
 
 
 def test_the_first_result_of_one_id_counts(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_the_first_result_of_one_id_counts(tmp_path: Path) -> None:
     assert outbox.count() == 1
 
 
-def test_with_too_many_bytes_the_oldest_results_go_and_the_newest_stays_whatever_its_size(tmp_path: Path) -> None:
+def test_with_too_many_bytes_the_oldest_results_go_and_the_newest_stays_at_any_size(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "o", "1", cap_bytes=100)
     for number in range(4):
         outbox.keep(str(number), "phone", 1, b"x" * 40)
@@ -47,7 +47,7 @@ def test_with_too_many_bytes_the_oldest_results_go_and_the_newest_stays_whatever
     assert outbox.count() == 1
 
 
-def test_what_nobody_fetches_is_dropped_after_days_and_what_an_older_host_kept_begins_anew(tmp_path: Path) -> None:
+def test_unfetched_results_are_dropped_after_days_and_an_older_hosts_ones_begin_anew(tmp_path: Path) -> None:
     now_s = 1e9
     file = tmp_path / "o"
     db = sqlite3.connect(file)
@@ -109,11 +109,11 @@ def test_a_result_is_kept_and_others_are_forgotten_together_or_neither(tmp_path:
 
 def test_epochs_grow_over_restarts(tmp_path: Path) -> None:
     first = Outbox(tmp_path / "o", "1")
-    seen = [first.next_epoch(), first.next_epoch()]
+    epochs = [first.next_epoch(), first.next_epoch()]
     first.close()
-    again = Outbox(tmp_path / "o", "1")
-    seen.append(again.next_epoch())
-    assert seen == [1, 2, 3]
+    reopened = Outbox(tmp_path / "o", "1")
+    epochs.append(reopened.next_epoch())
+    assert epochs == [1, 2, 3]
 
 
 def test_a_result_outlives_a_kill_at_once(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_a_block_that_ends_after_its_driver_died_is_the_next_runs(tmp_path: Path
     assert host.agent.hello().stored == 0
 
 
-def test_a_block_whose_answer_was_lost_is_collected_although_the_device_is_taken_away(
+def test_a_block_whose_answer_was_lost_is_collected_though_its_device_is_taken_away(
     tmp_path: Path, world: World
 ) -> None:
     host = add(world, "lab-1", "steady")

@@ -1,4 +1,4 @@
-"""What is wrong with hosts, a token, an address: each told in one line, without Ray."""
+"""Each fault of a host, a token or an address is told in one line, without Ray."""
 
 import sys
 import threading
@@ -38,29 +38,29 @@ def hello(tmp_path: Path, name: str = "lab-1", *devices: str, **identity: object
 
 
 def test_hosts_names_both_versions_of_what_differs(tmp_path: Path) -> None:
-    told = [
+    hellos = [
         (hello(tmp_path, "lab-1", versions=replace(VERSIONS, edgesweep="0.9", protocol=0)), True),
         (hello(tmp_path, "lab-2", "two", versions=replace(VERSIONS, python="3.10.1")), True),
         (hello(tmp_path, "lab-3", "three", versions=replace(VERSIONS, ray="2.61")), True),
         (hello(tmp_path, "lab-4", "four"), True),
     ]
-    assert troubles(told, VERSIONS, 1000.0) == [
+    assert troubles(hellos, VERSIONS, 1000.0) == [
         "lab-1 has EdgeSweep 0.9 (protocol 0), not 1 (protocol 1): update it, or this computer",
         "lab-2 has Python 3.10.1, not 3: update it, or this computer",
         "lab-3 has Ray 2.61, not 2: update it, or this computer",
     ]
 
 
-def test_hosts_tells_a_clock_a_name_and_a_device_that_are_there_twice_and_who_is_silent(tmp_path: Path) -> None:
-    one, other, third = hello(tmp_path, "lab-1"), hello(tmp_path, "lab-1", "two"), hello(tmp_path, "lab-2")
-    assert troubles([(one, True)], VERSIONS, one.clock_s + 60) == []
-    assert troubles([(one, True)], VERSIONS, one.clock_s + 3600) == [
+def test_hosts_tells_a_wrong_clock_a_doubled_name_or_device_and_who_is_silent(tmp_path: Path) -> None:
+    first, other, third = hello(tmp_path, "lab-1"), hello(tmp_path, "lab-1", "two"), hello(tmp_path, "lab-2")
+    assert troubles([(first, True)], VERSIONS, first.clock_s + 60) == []
+    assert troubles([(first, True)], VERSIONS, first.clock_s + 3600) == [
         "lab-1: its clock is 60 min behind this computer's: set one of them"
     ]
-    assert troubles([(one, True)], VERSIONS, one.clock_s - 3600) == [
+    assert troubles([(first, True)], VERSIONS, first.clock_s - 3600) == [
         "lab-1: its clock is 60 min ahead of this computer's: set one of them"
     ]
-    assert troubles([(one, True), (other, True), (third, False)], VERSIONS, one.clock_s) == [
+    assert troubles([(first, True), (other, True), (third, False)], VERSIONS, first.clock_s) == [
         "lab-1 is the name of several hosts: give one of them another (--name)",
         "lab-2 does not answer",
         "host:lab-1/adb:one and host:lab-2/adb:one both call themselves one",
@@ -70,17 +70,17 @@ def test_hosts_tells_a_clock_a_name_and_a_device_that_are_there_twice_and_who_is
 
 def test_a_name_is_refused_only_if_another_machine_that_answers_has_it(tmp_path: Path) -> None:
     first, second = TestHost(tmp_path / "1", "lab-1").agent, TestHost(tmp_path / "2", "lab-2").agent
-    found = [("host:lab-1:aa:5", first), ("host:lab-2:bb:6", second)]
-    assert earlier_starts(found, "lab-3", "cc") == []
-    assert earlier_starts(found, "lab-2", "bb") == [second]
+    nodes = [("host:lab-1:aa:5", first), ("host:lab-2:bb:6", second)]
+    assert earlier_starts(nodes, "lab-3", "cc") == []
+    assert earlier_starts(nodes, "lab-2", "bb") == [second]
     with pytest.raises(ClusterError, match=r"called lab-2 \(with 1 devices\)\n.*--name NAME"):
-        earlier_starts(found, "lab-2", "cc")
+        earlier_starts(nodes, "lab-2", "cc")
 
     def away() -> Hello:
         raise DeviceError("host_away", "silent")
 
     second.hello = away  # type: ignore[method-assign]
-    assert earlier_starts(found, "lab-2", "cc") == []
+    assert earlier_starts(nodes, "lab-2", "cc") == []
 
 
 def test_what_an_agent_did_not_expect_is_an_error_in_one_line_that_names_the_host() -> None:
@@ -99,17 +99,17 @@ def test_a_later_start_of_a_host_is_the_later_one_also_if_its_clock_was_set_back
     assert config.next_boot(7) == 7
 
 
-def test_what_ray_tells_a_driver_is_no_output_and_the_end_of_a_node_is_told_by_the_driver_alone(
+def test_what_ray_tells_a_driver_is_no_output_and_the_driver_alone_tells_a_nodes_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died = (
         "The node with node id: 1 and address: 10.0.0.5 has been marked dead because the detector has missed too many"
     )
-    said = iter([died, "Raylet is terminated. Last lines:\n (raylet) a.cc:1", "A worker died."])
+    messages = iter([died, "Raylet is terminated. Last lines:\n (raylet) a.cc:1", "A worker died."])
 
     def poll() -> tuple[None, dict[str, object]]:
         try:
-            return None, {"job_id": None, "error_message": next(said)}
+            return None, {"job_id": None, "error_message": next(messages)}
         except StopIteration:
             raise ConnectionError from None
 
@@ -118,9 +118,9 @@ def test_what_ray_tells_a_driver_is_no_output_and_the_end_of_a_node_is_told_by_t
     monkeypatch.setattr(worker, "print_to_stdstream", worker.print_to_stdstream)
     pass_on_what_ray_says()
     worker.listen_error_messages(driver, threading.Event())
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == "Ray: A worker died.\n"
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "Ray: A worker died.\n"
 
 
 def test_a_head_that_does_not_answer_is_not_asked_again_at_once() -> None:
@@ -177,11 +177,11 @@ def test_a_node_of_another_ray_or_python_is_told_with_both_versions() -> None:
     except RuntimeError:
         words = f"2026-11-26 10:00:00,000 INFO scripts.py:1 -- Local node IP: 10.0.0.7\n{format_exc()}"
     options = NodeOptions(head="10.0.0.5:6379", ip="10.0.0.7", token_file=Path("token"), label="")
-    told = node._why_not(words, options)
-    assert told.message.startswith("this machine and the lab at 10.0.0.5:6379 differ: ")
-    assert "The cluster was started with: Ray: 2.61.0 Python: 3.12.1" in told.message
-    assert f"was started with: Ray: {own[0]} Python: {own[1]}" in told.message
-    assert told.next_step == "install the same versions"
+    failure = node._why_not(words, options)
+    assert failure.message.startswith("this machine and the lab at 10.0.0.5:6379 differ: ")
+    assert "The cluster was started with: Ray: 2.61.0 Python: 3.12.1" in failure.message
+    assert f"was started with: Ray: {own[0]} Python: {own[1]}" in failure.message
+    assert failure.next_step == "install the same versions"
 
 
 @contextmanager

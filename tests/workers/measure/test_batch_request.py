@@ -49,7 +49,7 @@ class Alone:
 
 
 class Ending(FaultyDevice):
-    """Its batches end in the second item, or before the first, with this exit code."""
+    """A device whose batches end in the second item, or before the first, with this exit code."""
 
     def __init__(self, folder: Path, exit_code: int, *, silent: bool = False) -> None:
         super().__init__(folder, "steady")
@@ -58,13 +58,13 @@ class Ending(FaultyDevice):
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         whole = super().run(argv, deadline_s).stdout
-        kept = 0 if self._silent else whole.index(b'"number": 1') + 40
-        return Completed(exit_code=self._exit_code, stdout=whole[:kept], stderr=b"the last words")
+        length = 0 if self._silent else whole.index(b'"number": 1') + 40
+        return Completed(exit_code=self._exit_code, stdout=whole[:length], stderr=b"the last words")
 
 
 @pytest.fixture
 def artifacts(tmp_path: Path) -> ArtifactStore:
-    """Those of the first two jobs, and not of the third."""
+    """The store has the artifacts of the first two jobs, and not that of the third."""
     inputs = tiny_inputs()
     for job in JOBS[:2]:
         gallery.build(tmp_path / "artifacts", job.build_key, job.variant, inputs)
@@ -78,15 +78,15 @@ def ask(bench: DeviceRunner, jobs: Sequence[Job] = JOBS) -> Batch:
 
 
 def kinds(batch: Batch) -> list[str]:
-    return [one.kind if isinstance(one, Failed) else type(one).__name__ for one in batch.outcomes]
+    return [outcome.kind if isinstance(outcome, Failed) else type(outcome).__name__ for outcome in batch.outcomes]
 
 
 def test_each_job_of_a_real_batch_has_its_outcome(tmp_path: Path, artifacts: ArtifactStore) -> None:
     bench = DeviceRunner(LocalDevice(tmp_path), tmp_path)
     batch = ask(bench, [JOBS[1], JOBS[2], JOBS[0]])
     assert kinds(batch) == ["BatchItem", "no_artifact", "BatchItem"]
-    items = [one for one in batch.outcomes if isinstance(one, BatchItem)]
-    assert [one.job_key for one in items] == ["job 1", "job 0"]
+    items = [item for item in batch.outcomes if isinstance(item, BatchItem)]
+    assert [item.job_key for item in items] == ["job 1", "job 0"]
     for item, job in zip(items, (JOBS[1], JOBS[0]), strict=True):
         manifest = artifacts.find(job.build_key)
         assert manifest is not None
@@ -134,8 +134,8 @@ def test_simulated_phones_have_batches_in_the_order_that_was_asked_for(
     for jobs, expected in ((JOBS[:2], (5.0, 20.0)), ((JOBS[1], JOBS[0]), (20.0, 5.0))):
         began_s = phone.now_s()
         batch = ask(bench, jobs)
-        items = [one for one in batch.outcomes if isinstance(one, BatchItem)]
-        assert [median(one.samples_ns) / 1e6 for one in items] == pytest.approx(expected, rel=0.5), (
+        items = [item for item in batch.outcomes if isinstance(item, BatchItem)]
+        assert [median(item.samples_ns) / 1e6 for item in items] == pytest.approx(expected, rel=0.5), (
             "in fixed performance it is slower"
         )
         assert 0 < batch.device_seconds <= phone.now_s() - began_s
@@ -175,7 +175,7 @@ def test_a_batch_without_any_artifact_runs_nothing(tmp_path: Path) -> None:
 def test_another_file_under_an_artifacts_name_is_noticed(tmp_path: Path, artifacts: ArtifactStore) -> None:
     bench = DeviceRunner(FaultyDevice(tmp_path, "steady"), tmp_path)
     _, path = bench.files.artifact(KEYS[0])
-    Path(path).unlink()  # it may be a link to the artifact
+    Path(path).unlink()  # the path may be a link to the artifact
     Path(path).write_bytes(b"something else")
     assert kinds(ask(bench, JOBS[:2])) == ["wrong_artifact", "BatchItem"]
 
@@ -193,7 +193,7 @@ def test_impossible_times_fail_their_items_and_an_impossible_clock_the_batch(
 
 def test_times_that_do_not_fit_their_item_are_labelled(tmp_path: Path, artifacts: ArtifactStore) -> None:
     odd = DeviceRunner(FaultyDevice(tmp_path, "steady", faults=Faults(times="nanoseconds")), tmp_path)
-    items = [one for one in ask(odd, JOBS[:2]).outcomes if isinstance(one, BatchItem)]
+    items = [item for item in ask(odd, JOBS[:2]).outcomes if isinstance(item, BatchItem)]
     assert [disqualified(item.labels) for item in items] == [["invalid_timing"]] * 2
 
 
@@ -221,16 +221,16 @@ def test_a_runtime_or_a_program_without_batches_is_told_before_anything_is_run(
 
 
 def test_jobs_that_cannot_share_a_process_are_no_batch(tmp_path: Path, artifacts: ArtifactStore) -> None:
-    one = JOBS[0]
-    others = (
-        replace(one, run=RunAxes(threads=2)),
-        replace(one, run=RunAxes(cpus="0")),
-        replace(one, variant=Variant(runtime="eager")),
-        replace(one, variant=replace(one.variant, runner_toolchain="onnxruntime==1.31.1")),
+    job = JOBS[0]
+    different = (
+        replace(job, run=RunAxes(threads=2)),
+        replace(job, run=RunAxes(cpus="0")),
+        replace(job, variant=Variant(runtime="eager")),
+        replace(job, variant=replace(job.variant, runner_toolchain="onnxruntime==1.31.1")),
     )
-    for other in others:
+    for other in different:
         with pytest.raises(ValueError, match="share a process"):
-            BatchRequest.of([one, other], QUICK, READY)
+            BatchRequest.of([job, other], QUICK, READY)
     with pytest.raises(ValueError, match="at least one"):
         BatchRequest.of([], QUICK, READY)
     phone = FaultyDevice(tmp_path, "steady")
@@ -245,15 +245,15 @@ def test_jobs_that_cannot_share_a_process_are_no_batch(tmp_path: Path, artifacts
 def test_every_item_has_time_for_its_load_its_warm_up_and_its_longest_measurement(
     tmp_path: Path, artifacts: ArtifactStore
 ) -> None:
-    seen: list[tuple[list[str], float]] = []
+    calls: list[tuple[list[str], float]] = []
 
     class Seeing(FaultyDevice):
         def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-            seen.append(([*argv], deadline_s))
+            calls.append(([*argv], deadline_s))
             return super().run(argv, deadline_s)
 
     ask(DeviceRunner(Seeing(tmp_path, "steady"), tmp_path), JOBS[:2])
-    [(argv, deadline_s)] = seen
+    [(argv, deadline_s)] = calls
     item_seconds = 60 + 3 * 7 + 0.5
     assert argv[-2:] == ["--item-seconds", repr(item_seconds)]
     assert deadline_s == 120 + 2 * item_seconds

@@ -70,8 +70,8 @@ def test_nothing_of_a_capture_outlives_its_deadline(device: LocalDevice, tmp_pat
         device_capture.run(device, CAPTURES[name], name, ["sleep", "77777"], 0.7, tmp_path / "recorded")
     assert caught.value.kind == "timeout"
     assert left(tmp_path) == {"captured.sh"}
-    lines = {one: " ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])}
-    own = [one for one, line in lines.items() if str(tmp_path) in line or line == "sleep 77777"]
+    lines = {process: " ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])}
+    own = [process for process, line in lines.items() if str(tmp_path) in line or line == "sleep 77777"]
     assert not psutil.wait_procs(own, timeout=10)[1]
 
 
@@ -83,7 +83,7 @@ def test_a_phone_without_the_program_says_what_to_give(
     assert "--capture gatord=PATH" in caught.value.next_step
     with pytest.raises(EdgeSweepError, match="is no file"):
         device_capture.prepared(device, CAPTURES["gatord"], tmp_path / "none")
-    # As a shell on a phone says it.
+    # A shell on a phone says it by this exit code.
     monkeypatch.setattr(LocalDevice, "run", lambda *_: device_capture.Completed(exit_code=127, stdout=b"", stderr=b""))
     with pytest.raises(EdgeSweepError, match="has no perfetto") as caught:
         device_capture.prepared(device, CAPTURES["perfetto"], None)

@@ -150,19 +150,19 @@ class ClockedPhone(FakeDevice):
         return super().set_fixed_performance(on)
 
 
-@pytest.mark.parametrize(("wanted", "mhz"), [(True, 1200.0), (False, 2400.0)])
+@pytest.mark.parametrize(("fixed", "mhz"), [(True, 1200.0), (False, 2400.0)])
 def test_the_clocks_of_a_block_are_those_that_it_ran_at(
-    tmp_path: Path, inputs: BuildInputs, wanted: bool, mhz: float
+    tmp_path: Path, inputs: BuildInputs, fixed: bool, mhz: float
 ) -> None:
     bench = DeviceRunner(ClockedPhone(tmp_path), tmp_path)
     readiness = bench.ask(ReadyRequest(tiny_job(KEY), None, 0))
     assert not isinstance(readiness, Failed), readiness
-    block = bench.ask(BlockRequest(tiny_job(KEY), 0, replace(QUICK, fixed_performance=wanted), readiness))
+    block = bench.ask(BlockRequest(tiny_job(KEY), 0, replace(QUICK, fixed_performance=fixed), readiness))
     assert not isinstance(block, Failed), block
     assert (block.conditions.cpu_mhz_start, block.conditions.cpu_mhz_end) == (mhz, mhz)
 
 
-def test_the_mode_stays_on_for_the_next_block_of_a_round_but_not_while_the_device_rests_or_does_something_else(
+def test_the_mode_stays_on_between_blocks_of_a_round_but_not_while_the_device_rests(
     tmp_path: Path, inputs: BuildInputs
 ) -> None:
     phone = ClockedPhone(tmp_path)

@@ -36,12 +36,14 @@ NEWER = {
 }
 
 
-@pytest.mark.parametrize("told", NEWER)
-def test_what_is_newer_than_the_runtime_fails_at_loading_whatever_it_was_loaded_for(tmp_path: Path, told: str) -> None:
+@pytest.mark.parametrize("operator", NEWER)
+def test_what_is_newer_than_the_runtime_fails_at_loading_whatever_it_was_loaded_for(
+    tmp_path: Path, operator: str
+) -> None:
     store = ArtifactStore(tmp_path / "artifacts")
     inputs = tiny_inputs()
     gallery.build(store.root, KEY, Variant(), inputs)
-    _replace_model(store, NEWER[told])
+    _replace_model(store, NEWER[operator])
     bench = DeviceRunner(LocalDevice(tmp_path), tmp_path)
     job = tiny_job(KEY)
     timed = bench.ask(BlockRequest(job, 0, QUICK, READY))
@@ -50,12 +52,12 @@ def test_what_is_newer_than_the_runtime_fails_at_loading_whatever_it_was_loaded_
     for failed in (timed, evaluated):
         assert isinstance(failed, Failed)
         assert (failed.stage, failed.kind) == ("load", "runtime_skew")
-        assert told in failed.message
+        assert operator in failed.message
         assert "put a newer runtime on the device" in failed.message
 
 
 @pytest.mark.parametrize(
-    ("kind", "made", "remark"),
+    ("kind", "version", "remark"),
     [
         ("crashed", "2.0.0", "; onnxruntime 2.0.0 made it, and on the device is runner 1 and onnxruntime 1.32.0"),
         ("crashed", "1.32.0", ""),
@@ -64,11 +66,11 @@ def test_what_is_newer_than_the_runtime_fails_at_loading_whatever_it_was_loaded_
     ],
 )
 def test_versions_are_told_only_where_they_differ_and_may_be_the_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, made: str, remark: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, version: str, remark: str
 ) -> None:
     store = ArtifactStore(tmp_path / "artifacts")
     manifest = gallery.build(store.root, KEY, Variant(), tiny_inputs())
-    manifest.model_copy(update={"runtime": "onnxruntime", "versions": {"onnxruntime": made}}).write(store.root / KEY)
+    manifest.model_copy(update={"runtime": "onnxruntime", "versions": {"onnxruntime": version}}).write(store.root / KEY)
     facts = replace(local_facts(), runners=(("onnxruntime", "runner 1 and onnxruntime 1.32.0"),))
     bench = DeviceRunner(LocalDevice(tmp_path), tmp_path, facts)
     ended = RunnerError(kind, "it ended", "try again")
@@ -94,6 +96,6 @@ def _replace_model(store: ArtifactStore, edits: dict[str, tuple[bytes, bytes]]) 
     model = store.model(manifest)
     newer = rewritten(model, model.with_name("newer.pt"), edits)
     newer.replace(model)
-    told = json.loads((model.parent / "manifest.json").read_text())
-    told |= {"file_sha256": hashlib.sha256(model.read_bytes()).hexdigest(), "file_bytes": model.stat().st_size}
-    (model.parent / "manifest.json").write_text(json.dumps(told))
+    document = json.loads((model.parent / "manifest.json").read_text())
+    document |= {"file_sha256": hashlib.sha256(model.read_bytes()).hexdigest(), "file_bytes": model.stat().st_size}
+    (model.parent / "manifest.json").write_text(json.dumps(document))

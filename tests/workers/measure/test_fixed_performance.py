@@ -27,7 +27,7 @@ with FixedPerformance(FaultyDevice(folder, "steady"), sys.argv[2], folder) as fi
 
 
 def is_on(folder: Path) -> bool:
-    """As the phone itself has it."""
+    """Tell the mode that the phone itself has."""
     return FaultyDevice(folder, "steady").fixed_performance
 
 
@@ -75,7 +75,7 @@ def test_between_blocks_of_a_round_the_mode_stays_on_and_each_round_switches_it_
     fixed.end()
     fixed.end()
     assert (fixed.stays_on, is_on(tmp_path), markers(tmp_path)) == (False, False, [])
-    assert phone.asked == [False, True, False, True, False]
+    assert phone.requests == [False, True, False, True, False]
 
 
 def test_the_mode_does_not_stay_on_after_a_block_of_no_round_or_one_that_failed(tmp_path: Path) -> None:
@@ -110,28 +110,28 @@ class Stubborn(FaultyDevice):
     def __init__(self, folder: Path, refuses: tuple[bool, ...] = ()) -> None:
         super().__init__(folder, "steady")
         self.refuses = refuses
-        self.asked: list[bool] = []
+        self.requests: list[bool] = []
 
     def set_fixed_performance(self, on: bool) -> bool:
-        self.asked.append(on)
+        self.requests.append(on)
         return on not in self.refuses and super().set_fixed_performance(on)
 
 
 def test_a_mode_that_is_not_wanted_is_left_alone(tmp_path: Path) -> None:
     phone = Stubborn(tmp_path)
-    with FixedPerformance(phone, ID, tmp_path, wanted=False) as fixed:
+    with FixedPerformance(phone, ID, tmp_path, requested=False) as fixed:
         assert fixed.on is None
-    assert phone.asked == []
+    assert phone.requests == []
 
 
 def test_a_mode_that_is_not_wanted_but_was_left_on_is_ended(tmp_path: Path) -> None:
     left_on(tmp_path)
     phone = Stubborn(tmp_path)
-    with FixedPerformance(phone, ID, tmp_path, wanted=False) as fixed:
+    with FixedPerformance(phone, ID, tmp_path, requested=False) as fixed:
         assert fixed.on is None
         assert not is_on(tmp_path)
         assert markers(tmp_path) == []
-    assert phone.asked == [False]
+    assert phone.requests == [False]
 
 
 @pytest.mark.parametrize("refuses", [(True, False), (True,)])
@@ -141,10 +141,10 @@ def test_a_device_that_refuses_the_mode_is_measured_without_it(tmp_path: Path, r
     with fixed:
         assert fixed.on is None
         assert markers(tmp_path) == []
-    asked = len(phone.asked)
+    requests = len(phone.requests)
     with fixed:
         assert fixed.on is None
-    assert len(phone.asked) == asked, "that is asked once"
+    assert len(phone.requests) == requests, "that is asked once"
 
 
 def test_a_mode_that_is_refused_after_a_block_had_it_fails_the_next_block(tmp_path: Path) -> None:

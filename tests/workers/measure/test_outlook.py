@@ -1,4 +1,4 @@
-"""What a plan says of this computer before anything runs."""
+"""A plan says before anything runs how good this computer's measurements can be."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a runner's process told: believed if the release that was asked for ran."""
+"""The report of a runner's process is believed if the release that was asked for ran."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,19 +44,19 @@ class OneRelease:
         return [*[REPORT for _ in artifacts[1:]], NotReached()]
 
 
-@pytest.mark.parametrize("asked", [INSTALLED, "onnxruntime==1.31.1", "onnxruntime==1.32.0"])
-def test_another_release_than_the_one_that_was_asked_for_measures_nothing(tmp_path: Path, asked: str) -> None:
+@pytest.mark.parametrize("version", [INSTALLED, "onnxruntime==1.31.1", "onnxruntime==1.32.0"])
+def test_another_release_than_the_one_that_was_asked_for_measures_nothing(tmp_path: Path, version: str) -> None:
     device, runtime, request = LocalDevice(tmp_path), OneRelease(), None
-    wrong = asked.endswith("1.32.0")
-    given: Any = (device, runtime, "runner", request, 10.0, asked)
+    wrong = version.endswith("1.32.0")
+    arguments: Any = (device, runtime, "runner", request, 10.0, version)
     if wrong:
         with pytest.raises(RunnerError, match=r"1\.32\.0 was to run it, and onnxruntime==1\.31\.1 did") as caught:
-            processes.report(*given)
+            processes.report(*arguments)
         assert caught.value.kind == "runtime_skew"
     else:
-        completed, _ = processes.report(*given)
+        completed, _ = processes.report(*arguments)
         assert isinstance(completed, Completed)
-    several: Any = (device, runtime, ["true"], ["a", "b"], 10.0, asked)
-    told, rest = processes.batch(*several)
-    assert isinstance(told, RunnerError) == wrong
+    several: Any = (device, runtime, ["true"], ["a", "b"], 10.0, version)
+    outcome, rest = processes.batch(*several)
+    assert isinstance(outcome, RunnerError) == wrong
     assert isinstance(rest, NotReached)

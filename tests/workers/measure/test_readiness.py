@@ -17,9 +17,9 @@ COOL = Sensors(temp_c=30.0, temp_is_battery=True, thermal_status=0, has_battery=
 
 
 def gate() -> Gate:
-    found = PRESETS["full"].gate
-    assert found is not None
-    return found
+    gate_spec = PRESETS["full"].gate
+    assert gate_spec is not None
+    return gate_spec
 
 
 def heated(tmp_path: Path, faults: Faults | None = None) -> FaultyDevice:
@@ -34,38 +34,38 @@ def heated(tmp_path: Path, faults: Faults | None = None) -> FaultyDevice:
 
 
 def test_a_cool_charged_idle_device_is_ready_at_once(tmp_path: Path) -> None:
-    found = await_ready(FaultyDevice(tmp_path, "cool"), gate(), 60)
-    assert (found.ready, found.lacking, found.busy_only, found.waited_seconds) == (True, (), False, 0.0)
+    readiness = await_ready(FaultyDevice(tmp_path, "cool"), gate(), 60)
+    assert (readiness.ready, readiness.lacking, readiness.busy_only, readiness.waited_seconds) == (True, (), False, 0.0)
 
 
 def test_a_hot_device_is_waited_for_until_it_is_cool_and_no_longer(tmp_path: Path) -> None:
     phone = heated(tmp_path)
     assert (phone.sensors().temp_c or 0) > 45
     before_s = phone.now_s()
-    found = await_ready(phone, gate(), gate().wait_seconds)
-    assert found.ready
-    assert 0 < found.waited_seconds < gate().wait_seconds
-    assert found.waited_seconds == pytest.approx(phone.now_s() - before_s)
+    readiness = await_ready(phone, gate(), gate().wait_seconds)
+    assert readiness.ready
+    assert 0 < readiness.waited_seconds < gate().wait_seconds
+    assert readiness.waited_seconds == pytest.approx(phone.now_s() - before_s)
     # One look earlier it was still too warm.
-    assert 36.0 < (found.sensors.temp_c or 0) <= 37.0
+    assert 36.0 < (readiness.sensors.temp_c or 0) <= 37.0
 
 
 def test_a_device_that_never_cools_is_given_up_after_the_limit(tmp_path: Path) -> None:
     phone = FaultyDevice(tmp_path, "hot", faults=Faults(never_cools=True))
-    found = await_ready(phone, gate(), 1200)
-    assert not found.ready
-    assert not found.busy_only
-    assert found.waited_seconds == pytest.approx(1200)
+    readiness = await_ready(phone, gate(), 1200)
+    assert not readiness.ready
+    assert not readiness.busy_only
+    assert readiness.waited_seconds == pytest.approx(1200)
     # Thermal throttling begins at 39 °C.
-    assert found.words == ("battery at 45.0 °C, above 37 °C", "thermal status 3, above 0")
+    assert readiness.words == ("battery at 45.0 °C, above 37 °C", "thermal status 3, above 0")
 
 
 @pytest.mark.parametrize("seconds", [0.0, -5.0, 1e-9])
 def test_without_time_to_wait_it_looks_once(tmp_path: Path, seconds: float) -> None:
     phone = heated(tmp_path)
-    found = await_ready(phone, gate(), seconds)
-    assert not found.ready
-    assert found.waited_seconds == 0
+    readiness = await_ready(phone, gate(), seconds)
+    assert not readiness.ready
+    assert readiness.waited_seconds == 0
 
 
 def test_a_wait_ends_at_its_limit_although_the_clock_rounds(tmp_path: Path) -> None:
@@ -81,17 +81,17 @@ def test_a_limit_that_is_no_number_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_sensor_lacks_nothing_but_is_not_known_to_be_cool() -> None:
-    found = judge(Sensors(), gate())
-    assert found.ready
-    blind = Conditions(temp_start_c=found.sensors.temp_c, thermal_status_start=found.sensors.thermal_status)
+    readiness = judge(Sensors(), gate())
+    assert readiness.ready
+    blind = Conditions(temp_start_c=readiness.sensors.temp_c, thermal_status_start=readiness.sensors.thermal_status)
     assert not blind.heat_known
     assert Conditions(thermal_status_start=0).heat_known
 
 
 def test_a_battery_that_cannot_be_read_is_too_low(tmp_path: Path) -> None:
     phone = FaultyDevice(tmp_path, "cool", faults=Faults(unreadable_battery=True))
-    found = await_ready(phone, gate(), 60)
-    assert found.words == ("battery level cannot be read, 30 % is asked for",)
+    readiness = await_ready(phone, gate(), 60)
+    assert readiness.words == ("battery level cannot be read, 30 % is asked for",)
     assert judge(phone.sensors(), replace(gate(), min_battery_percent=0.0)).ready
     assert judge(Sensors(has_battery=False, battery_percent=None), gate()).ready
 
@@ -116,12 +116,12 @@ def test_a_battery_that_cannot_be_read_is_too_low(tmp_path: Path) -> None:
     ],
 )
 def test_each_sensor_is_held_against_its_limit(sensors: Sensors, lacking: str | None) -> None:
-    found = judge(sensors, gate())
+    readiness = judge(sensors, gate())
     if lacking is None:
-        assert found.ready
+        assert readiness.ready
     else:
-        assert len(found.lacking) == 1
-        assert found.words[0].startswith(lacking)
+        assert len(readiness.lacking) == 1
+        assert readiness.words[0].startswith(lacking)
 
 
 def test_only_the_load_of_others_is_told_apart_from_heat() -> None:
@@ -132,10 +132,10 @@ def test_only_the_load_of_others_is_told_apart_from_heat() -> None:
     assert not judge(COOL, gate()).busy_only
 
 
-def test_on_the_computer_that_people_work_on_another_benchmark_is_load_and_disqualifies_nothing() -> None:
-    found = judge(replace(COOL, load=0.5, competing=("another",), shared=True), gate())
-    assert found.busy_only
-    assert len(found.lacking) == 2
+def test_on_a_computer_people_work_on_a_benchmark_is_load_and_disqualifies_nothing() -> None:
+    readiness = judge(replace(COOL, load=0.5, competing=("another",), shared=True), gate())
+    assert readiness.busy_only
+    assert len(readiness.lacking) == 2
     assert judge(replace(COOL, competing=("another",), shared=True), gate()).busy_only
     assert not judge(replace(COOL, competing=("another",), temp_c=50.0, shared=True), gate()).busy_only
 
@@ -168,11 +168,11 @@ def test_a_temperature_that_is_gone_while_it_is_waited_for_is_not_cool(tmp_path:
     phone = heated(tmp_path, Faults(sensors=shown))
     assert phone.now_s() < 220
     first = phone.sensors()
-    found = await_ready(phone, gate(), 60)
-    gone = ("the temperature cannot be read any more", "the thermal status cannot be read any more")
-    assert found.words == gone
+    readiness = await_ready(phone, gate(), 60)
+    lacking = ("the temperature cannot be read any more", "the thermal status cannot be read any more")
+    assert readiness.words == lacking
     # The same where a long wait is cut into short ones.
-    assert await_ready(phone, gate(), 10, first).words == gone
+    assert await_ready(phone, gate(), 10, first).words == lacking
     assert await_ready(phone, gate(), 10).ready
 
 
@@ -186,9 +186,9 @@ def test_another_thermometer_does_not_stand_in_for_the_battery_s(temp_c: float) 
 
 
 def test_a_battery_that_is_gone_is_too_low() -> None:
-    gone = replace(COOL, has_battery=False, battery_percent=None)
-    assert judge(gone, gate()).ready
-    assert judge(gone, gate(), COOL).words == ("battery level cannot be read, 30 % is asked for",)
+    without_battery = replace(COOL, has_battery=False, battery_percent=None)
+    assert judge(without_battery, gate()).ready
+    assert judge(without_battery, gate(), COOL).words == ("battery level cannot be read, 30 % is asked for",)
 
 
 @pytest.mark.parametrize(

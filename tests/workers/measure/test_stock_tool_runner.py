@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 VIRTUAL = replace(local_facts(), exec_context=VIRTUAL_PHONE)
 IMAGES = 6
-"""What one file carries here: a hundred are a hundred processes."""
+"""One file carries so many images here: a hundred are a hundred processes."""
 READY = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
 QUICK = resolve(ProtocolSpec(preset="quick", warmup_seconds=0.05, min_seconds=0.1, max_seconds=7, iterations=3))
 INT8 = Variant(
@@ -77,7 +77,7 @@ exit $ended
 
 
 @pytest.fixture
-def kept(runners: Path, tmp_path: Path) -> Path:
+def recorded(runners: Path, tmp_path: Path) -> Path:
     """The folder with what the tool is told and tells, in order."""
     folder = tmp_path / "kept"
     folder.mkdir()
@@ -88,14 +88,14 @@ def kept(runners: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def timings(kept: Path) -> list[tuple[int, tuple[int, ...]]]:
-    """Of each timing, in order: how many iterations were asked for, and how many nanoseconds each took."""
-    files = sorted(kept.glob("*.arguments"), key=lambda file: int(file.stem))
-    asked = {file: re.search(r"--iter=(\d+) --report_pep=true", file.read_text()) for file in files}
+def timings(recorded: Path) -> list[tuple[int, tuple[int, ...]]]:
+    """List for each timing, in order, the iterations that were asked for and the nanoseconds that each took."""
+    files = sorted(recorded.glob("*.arguments"), key=lambda file: int(file.stem))
+    timing_files = {file: re.search(r"--iter=(\d+) --report_pep=true", file.read_text()) for file in files}
     return [
-        (int(found[1]), parse_speed_benchmark(file.with_suffix(".stdout").read_text()).samples_ns)
-        for file, found in asked.items()
-        if found
+        (int(match[1]), parse_speed_benchmark(file.with_suffix(".stdout").read_text()).samples_ns)
+        for file, match in timing_files.items()
+        if match
     ]
 
 
@@ -108,7 +108,7 @@ def version_of(runners: Path) -> str:
 
 
 def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
-    phone: FaultyPhone, runners: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    phone: FaultyPhone, runners: Path, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundled, "MAX_IMAGES", IMAGES)
     grids = (
@@ -145,13 +145,13 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
             assert (block.load_ns, block.first_inference_ns, block.rss_peak_bytes) == (None, None, None)
             assert block.threads_ran == 1
             assert "threads_unknown" in block.labels
-        (_, first_glance), first_timing, (_, second_glance), second_timing = timings(kept)
+        (_, first_glance), first_timing, (_, second_glance), second_timing = timings(recorded)
         for glance, (iterations, samples), block in zip(
             (first_glance, second_glance), (first_timing, second_timing), blocks, strict=True
         ):
             enough = math.ceil(PROTOCOL.min_seconds * 1e9 / min(glance))
             assert (iterations, samples) == (max(PROTOCOL.iterations, enough), block.samples_ns)
-        assert {file.read_text() for file in kept.glob("*.openmp")} == {"1\n"}
+        assert {file.read_text() for file in recorded.glob("*.openmp")} == {"1\n"}
         outcome = journal.outcomes.in_sweep("tiny", first)
         assert isinstance(outcome, Measured)
         assert outcome.accuracy is not None
@@ -175,22 +175,22 @@ def test_our_own_runner_goes_first_and_a_format_of_its_own_has_a_program_of_its_
     lite = runners / programs.RUNNERS["ptl"]
     lite.symlink_to(native_runner.program())
     shutil.copy(runners / programs.STOCK_TOOLS["pt"], runners / programs.STOCK_TOOLS["ptl"])
-    found = programs.programs(VIRTUAL)
-    assert {kind: (Path(one.path).name, one.tool is None) for kind, one in found.items()} == {
+    program_of_kind = programs.programs(VIRTUAL)
+    assert {kind: (Path(program.path).name, program.tool is None) for kind, program in program_of_kind.items()} == {
         "pt": ("speed_benchmark_torch", False),
         "ptl": ("edgesweep_runner_lite", True),
     }
     attached = attach(f"adb:{phone.serial}", tmp_path)
     attached.device.release()
-    both = f"{named(runners)} and {native_runner.runner()}"
-    assert attached.facts.runners == (("torchscript", both),)
+    runner_names = f"{named(runners)} and {native_runner.runner()}"
+    assert attached.facts.runners == (("torchscript", runner_names),)
     [(_, versions)] = attached.facts.runtime_versions
     assert versions.startswith(f"{version_of(runners)} and 2.")
-    # What ours tells of its engines is not the tool's.
+    # The engines are those that our runner tells, not the tool.
     assert "x86" in attached.facts.qengines
     assert attached.programs["torchscript", "pt"].tool is not None
     (runners / programs.RUNNERS["pt"]).symlink_to(native_runner.program())
-    assert {one.tool for one in programs.programs(VIRTUAL).values()} == {None}
+    assert {program.tool for program in programs.programs(VIRTUAL).values()} == {None}
 
 
 @pytest.fixture(scope="module")
@@ -222,15 +222,15 @@ def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
 ) -> None:
     measured, job = bench(replace(INT8, format=form), form)
     assert isinstance(measured.ask(ReadyRequest(job, None, 0.0)), Readiness)
-    there = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert there == sorted([f"{'b' * 16}-model.{form}", f"{'b' * 16}-1-eval.{form}"]), "nothing is left for the block"
+    pushed = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert pushed == sorted([f"{'b' * 16}-model.{form}", f"{'b' * 16}-1-eval.{form}"]), "nothing is left for the block"
     blocks = [measured.ask(BlockRequest(job, round_, QUICK, READY)) for round_ in range(2)]
     for block in blocks:
         assert isinstance(block, Block), block
         assert (block.engine_ran, block.backend_ran, block.threads_ran) == ("x86", "cpu", 1)
         assert len(block.samples_ns) >= 3
         assert "engine_differs" not in block.labels
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == there
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == pushed
     answer = measured.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     assert not isinstance(answer, Failed), answer
     own = DeviceRunner(LocalDevice(tmp_path / "python"), tmp_path)
@@ -245,7 +245,7 @@ def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
 def test_a_tool_that_refuses_the_artifact_fails_with_its_own_words(
     bench: Callable[[Variant, str], tuple[DeviceRunner, Job]], inputs: BuildInputs
 ) -> None:
-    measured, job = bench(Variant(), "ptl")  # which reads no pt
+    measured, job = bench(Variant(), "ptl")  # this tool reads no pt
     for failed in (
         measured.ask(BlockRequest(job, 0, QUICK, READY)),
         measured.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification))),

@@ -18,7 +18,7 @@ State = Mapping[str, torch.Tensor]
 
 
 def net(classes: int = 4, seed: int = 0) -> torch.nn.Sequential:
-    """Its names have numbers and words: `0.weight`, `head.fc.bias`."""
+    """A network whose names have numbers and words: `0.weight`, `head.fc.bias`."""
     torch.manual_seed(seed)
     head = torch.nn.Sequential(OrderedDict(fc=torch.nn.Linear(3, classes)))
     network = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 1), torch.nn.BatchNorm2d(3))
@@ -27,12 +27,12 @@ def net(classes: int = 4, seed: int = 0) -> torch.nn.Sequential:
 
 
 class Holder(torch.nn.Module):
-    """As a LightningModule, ModelEmaV2 of timm or a user's class holds a network, beside other modules."""
+    """Holds a network beside other modules, as a LightningModule, ModelEmaV2 of timm or a user's class does."""
 
-    def __init__(self, name: str, network: torch.nn.Module, **others: torch.nn.Module) -> None:
+    def __init__(self, name: str, network: torch.nn.Module, **more: torch.nn.Module) -> None:
         super().__init__()
         self.add_module(name, network)
-        for other, module in others.items():
+        for other, module in more.items():
             self.add_module(other, module)
 
 
@@ -72,7 +72,7 @@ def compiled_inside(network: torch.nn.Sequential) -> State:
 
 
 def in_fsdp(network: torch.nn.Sequential) -> State:
-    """As the parameters of wrapped parts are named: the whole, and a part in it."""
+    """Name the parameters as FSDP does for wrapped parts: the whole, and a part in it."""
     other = deepcopy(network)
     other.head = Holder("_fsdp_wrapped_module", other.head)
     return Holder("_fsdp_wrapped_module", other).state_dict()
@@ -152,16 +152,16 @@ def saved(content: object, path: Path) -> Path:
 
 
 def assert_equal(network: torch.nn.Module, expected: torch.nn.Module, tolerance: float = 0.0) -> None:
-    theirs = expected.state_dict()
+    expected_state = expected.state_dict()
     for name, tensor in network.state_dict().items():
-        torch.testing.assert_close(tensor, theirs[name], rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(tensor, expected_state[name], rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("kind", [*PEOPLES, *(pytest.param(kind, marks=pytest.mark.system) for kind in COMPILED)])
 def test_a_checkpoint_is_loaded_as_people_have_it_and_it_is_told_what_was_done(tmp_path: Path, kind: str) -> None:
-    made, expected = {**PEOPLES, **COMPILED}[kind]
+    state_of, expected = {**PEOPLES, **COMPILED}[kind]
     trained, network = net(seed=1), net(seed=2)
-    text = checkpoint.load(network, saved(made(trained), tmp_path / "net.pt"))
+    text = checkpoint.load(network, saved(state_of(trained), tmp_path / "net.pt"))
     assert text == (f"the weights were read{expected}" if expected else "")
     assert_equal(network, trained, 0.01 if "tensors" in text else 0.0)
     assert {tensor.dtype for tensor in network.parameters()} == {torch.float32}
@@ -185,26 +185,26 @@ def test_safetensors_are_read(tmp_path: Path) -> None:
     ],
     ids=["DataParallel", "AveragedModel", "two classes"],
 )
-@pytest.mark.parametrize("made", [lambda n: n.state_dict(), held("_orig_mod")], ids=["bare", "_orig_mod"])
+@pytest.mark.parametrize("state_of", [lambda n: n.state_dict(), held("_orig_mod")], ids=["bare", "_orig_mod"])
 def test_a_network_that_is_wrapped_itself_takes_a_checkpoint_that_is_not(
-    tmp_path: Path, wrap: Callable[[torch.nn.Module], torch.nn.Module], text: str, made: Callable[[Any], State]
+    tmp_path: Path, wrap: Callable[[torch.nn.Module], torch.nn.Module], text: str, state_of: Callable[[Any], State]
 ) -> None:
     trained, network = net(seed=1), net(seed=2)
     wrapped = wrap(network)
-    told = checkpoint.load(wrapped, saved(made(trained), tmp_path / "net.pt"))
-    assert_equal(next(one for one in wrapped.modules() if isinstance(one, torch.nn.Sequential)), trained)
-    assert told.endswith(text)
+    message = checkpoint.load(wrapped, saved(state_of(trained), tmp_path / "net.pt"))
+    assert_equal(next(module for module in wrapped.modules() if isinstance(module, torch.nn.Sequential)), trained)
+    assert message.endswith(text)
 
 
 def test_names_that_wrappers_use_are_a_networks_own_as_well(tmp_path: Path) -> None:
-    """As is comes first, and no two names become one."""
+    """The names as they are come first, and no two names become one."""
 
     def own(seed: int) -> torch.nn.Module:
         return Holder("model", net(seed=seed), net=net(seed=seed + 1), module=net(seed=seed + 2))
 
-    for number, made in enumerate([lambda n: n.state_dict(), data_parallel, held("model"), held("net")]):
+    for number, state_of in enumerate([lambda n: n.state_dict(), data_parallel, held("model"), held("net")]):
         network = own(10)
-        checkpoint.load(network, saved(made(own(20)), tmp_path / f"{number}.pt"))
+        checkpoint.load(network, saved(state_of(own(20)), tmp_path / f"{number}.pt"))
         assert_equal(network, own(20))
 
 
@@ -263,7 +263,7 @@ def test_equal_weights_in_two_places_are_no_question(tmp_path: Path) -> None:
     assert checkpoint.load(network, path) == f"the weights were read from `model`, `module.` {NINE}"
 
 
-# what does not fit
+# checkpoints that do not fit
 
 
 def test_what_does_not_fit_stands_side_by_side_with_the_files_keys_and_the_next_step(tmp_path: Path) -> None:
@@ -280,10 +280,10 @@ def test_what_does_not_fit_stands_side_by_side_with_the_files_keys_and_the_next_
     assert "arguments" in caught.value.next_step
 
 
-@pytest.mark.parametrize("kept", ["one name is another's", "a shape differs", "a tensor is missing", "one is beside"])
-def test_prefixes_stay_where_not_all_keys_fit_afterwards(tmp_path: Path, kept: str) -> None:
+@pytest.mark.parametrize("case", ["one name is another's", "a shape differs", "a tensor is missing", "one is beside"])
+def test_prefixes_stay_where_not_all_keys_fit_afterwards(tmp_path: Path, case: str) -> None:
     state = dict(data_parallel(net(seed=1)))
-    match kept:
+    match case:
         case "one name is another's":
             state["0.weight"] = state["module.0.weight"]
         case "a shape differs":
@@ -322,7 +322,7 @@ def test_a_student_and_its_teacher_in_one_mapping_are_both_offered(tmp_path: Pat
 
 
 class Detector(torch.nn.Module):
-    """What a YOLO pickles: the network as an object."""
+    """A YOLO pickles such a network as an object."""
 
 
 @pytest.mark.parametrize("content", [net(), {"model": net(), "epoch": 1}, {"ema": Detector()}])

@@ -77,8 +77,8 @@ WIDE = GREY.astype(np.uint16) * 257
 )
 def test_each_mode_keeps_the_range_of_its_pixels(kind: str, content: bytes) -> None:
     for channels in (1, 3):
-        found = prepared(decoded(content, kind), (1, channels, 2, 2), *PLAIN, crop=False)
-        np.testing.assert_allclose(found, np.broadcast_to(GREY / 255.0, (channels, 2, 2)), atol=1.01 / 255)
+        pixels = prepared(decoded(content, kind), (1, channels, 2, 2), *PLAIN, crop=False)
+        np.testing.assert_allclose(pixels, np.broadcast_to(GREY / 255.0, (channels, 2, 2)), atol=1.01 / 255)
 
 
 def test_pixels_of_12_bits_are_scaled_by_their_own_range() -> None:
@@ -165,9 +165,9 @@ def test_a_stripe_takes_no_more_than_its_crop(tmp_path: Path, width: int, height
     (tmp_path / "stripe.png").write_bytes(png(width, height, 8, (b"\0" + b"\x80" * width) * height))
     argv = [sys.executable, "-c", STRIPED, str(tmp_path / "stripe.png")]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
-    kilobytes, told = done.stdout.split(maxsplit=1)
+    kilobytes, shape_and_mean = done.stdout.split(maxsplit=1)
     assert int(kilobytes) < 50_000
-    assert told.strip() == "(3, 224, 224) 0.5"
+    assert shape_and_mean.strip() == "(3, 224, 224) 0.5"
 
 
 @pytest.mark.parametrize("size", [(20, 330), (330, 20), (40, 500)])
@@ -176,12 +176,12 @@ def test_the_crop_of_a_stripe_is_that_of_the_whole_image_scaled(size: tuple[int,
     pixels = np.random.default_rng(1).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     image = Image.fromarray(pixels)
     side, shorter = 28, min(size)
-    wanted = tuple(int(32 * one / shorter) for one in size)
-    left, top = ((one - side) // 2 for one in wanted)
-    whole = image.resize(wanted, Image.Resampling.BILINEAR).crop((left, top, left + side, top + side))
+    sizes = tuple(int(32 * length / shorter) for length in size)
+    left, top = ((length - side) // 2 for length in sizes)
+    whole = image.resize(sizes, Image.Resampling.BILINEAR).crop((left, top, left + side, top + side))
     expected = np.asarray(whole, np.float32).transpose(2, 0, 1) / 255
-    found = prepared(image, (1, 3, side, side), *PLAIN)
-    assert np.abs(found - expected).max() < 1.01 / 255
+    cropped = prepared(image, (1, 3, side, side), *PLAIN)
+    assert np.abs(cropped - expected).max() < 1.01 / 255
 
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def folders(calibration: Path, evaluation: Path, images: int | None = None) -> D
     )
 
 
-def test_all_597_held_out_digits_are_evaluated_and_none_is_calibrated_or_trained_with() -> None:
+def test_all_597_held_out_digits_are_evaluated_and_none_calibrates_or_trains() -> None:
     data = DataSpec(calibration=DigitsData(source="digits"), evaluation=DigitsData(source="digits"))
     calibration, evaluation = manifests(data)
     assert evaluation.count == 597
@@ -92,10 +92,10 @@ def test_manifests_need_no_torch_and_are_the_same_in_every_process(animals: Path
 
 
 def test_synthetic_images_are_seeded_and_never_in_both_sets() -> None:
-    same = SyntheticData(source="synthetic", images=4, seed=3)
-    calibration, evaluation = load(DataSpec(calibration=same, evaluation=same), SHAPE)
-    again, _ = load(DataSpec(calibration=same, evaluation=same), SHAPE)
-    assert np.array_equal(calibration.images, again.images)
+    synthetic = SyntheticData(source="synthetic", images=4, seed=3)
+    calibration, evaluation = load(DataSpec(calibration=synthetic, evaluation=synthetic), SHAPE)
+    second, _ = load(DataSpec(calibration=synthetic, evaluation=synthetic), SHAPE)
+    assert np.array_equal(calibration.images, second.images)
     assert not {image.tobytes() for image in calibration.images} & {image.tobytes() for image in evaluation.images}
     assert evaluation.labels is None
 
@@ -287,27 +287,27 @@ def _pipe(path: Path) -> None:
 
 def _socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
-        here = Path.cwd()
+        cwd = Path.cwd()
         os.chdir(path.parent)  # an address has a hundred letters at most
         try:
             listening.bind(path.name)
         finally:
-            os.chdir(here)
+            os.chdir(cwd)
 
 
 def _device(path: Path) -> None:
-    os.mknod(path, stat.S_IFCHR | 0o644, os.makedev(1, 5))  # that of /dev/zero
+    os.mknod(path, stat.S_IFCHR | 0o644, os.makedev(1, 5))  # the numbers of /dev/zero
 
 
-@pytest.mark.parametrize(("make", "what"), [(_pipe, "a pipe"), (_socket, "a socket"), (_device, "a device file")])
+@pytest.mark.parametrize(("make", "kind"), [(_pipe, "a pipe"), (_socket, "a socket"), (_device, "a device file")])
 def test_what_is_no_file_among_the_images_is_named_and_not_read(
-    animals: Path, make: Callable[[Path], None], what: str
+    animals: Path, make: Callable[[Path], None], kind: str
 ) -> None:
     try:
         make(animals / "dog" / "odd.png")
     except PermissionError:
         pytest.skip("only root makes device files")
-    with pytest.raises(DataError, match=rf"odd\.png is {what}, not an image"):
+    with pytest.raises(DataError, match=rf"odd\.png is {kind}, not an image"):
         manifests(folders(animals, animals))
 
 
@@ -324,8 +324,8 @@ def test_an_image_that_may_not_be_read_is_named(animals: Path) -> None:
         "try: manifests(DataSpec(evaluation=FolderData(source='folder', path=Path(sys.argv[1]))))\n"
         "except DataError as error: print(error.one_line)"
     )
-    asked = [*as_others, sys.executable, "-c", program, str(animals)]
-    done = subprocess.run(asked, capture_output=True, text=True)
+    command = [*as_others, sys.executable, "-c", program, str(animals)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert f"{locked} cannot be read: Permission denied (give it read permission, or remove it)" in done.stdout
 
 
@@ -405,6 +405,6 @@ def test_what_is_no_image_by_its_content_is_refused_by_name_before_a_run_and_in_
     data = DataSpec(evaluation=FolderData(source="folder", path=animals))
     with pytest.raises(DataError, match=r"cat/0\.png is not a readable image: no image format that is known"):
         load(data, SHAPE)
-    problems = [tried.message for _, _, tried in try_folders(data, 60.0) if tried.problem]
+    problems = [check.message for _, _, check in try_folders(data, 60.0) if check.problem]
     assert len(problems) == 1
     assert "cat/0.png is not a readable image" in problems[0]

@@ -1,4 +1,4 @@
-"""What `plan --check` and the start of a run find in seconds."""
+"""`plan --check` and the start of a run find a model's and its images' problems in seconds."""
 
 import io
 import tempfile
@@ -15,7 +15,7 @@ from sweeps.workspace import Workspace
 from tests.workers.models.mnist import mnist
 from tests.workers.tiny_model import SOURCE
 from workers.models.data_sources import files_in
-from workers.models.model_check import Tried, try_all, try_evaluation, try_models
+from workers.models.model_check import Trial, try_all, try_evaluation, try_models
 from workers.models.model_code import construct
 
 NETS = SOURCE.decode() + "\n\ndef broken():\n    raise RuntimeError('no such layer')\n"
@@ -35,30 +35,30 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def tried(home: Path, function: str = "make", seconds: float = 60.0) -> list[Tried]:
+def checks_of(home: Path, function: str = "make", seconds: float = 60.0) -> list[Trial]:
     folder = FolderData(source="folder", path=home / "photos")
     model = ModelSpec(source=f"nets:{function}", weights=str(home / "net.pt"), input_shape=(1, 3, 16, 16))
     data = DataSpec(calibration=folder, evaluation=folder)
     return usable(try_all([model], data, (home,), Workspace(home / "workspace"), seconds))
 
 
-def usable(tried: Iterable[Tried]) -> list[Tried]:
+def usable(checks: Iterable[Trial]) -> list[Trial]:
     """Without what is said of the original's accuracy."""
-    return [one for one in tried if not one.code]
+    return [check for check in checks if not check.code]
 
 
-def tried_on(home: Path, evaluation: DigitsData | TorchvisionData) -> list[Tried]:
+def tried_on(home: Path, evaluation: DigitsData | TorchvisionData) -> list[Trial]:
     model = ModelSpec(source="nets:make", weights=str(home / "net.pt"), input_shape=(1, 3, 16, 16))
     data = DataSpec(calibration=SyntheticData(source="synthetic"), evaluation=evaluation)
     return list(try_all([model], data, (home,), Workspace(home / "workspace"), 0.0))
 
 
-def problems(found: list[Tried]) -> str:
-    return "\n".join(one.text for one in found if one.problem)
+def problems(checks: list[Trial]) -> str:
+    return "\n".join(check.text for check in checks if check.problem)
 
 
 def test_what_is_whole_is_told_with_its_figures(home: Path) -> None:
-    model, images = tried(home)
+    model, images = checks_of(home)
     assert model.text == "make: loads; 268 parameters, 4 classes"
     assert images.text == f"{home / 'photos'}: 16 images in 4 classes can be opened, 16 were decoded"
     assert not (home / "workspace").exists()
@@ -68,7 +68,7 @@ def test_what_is_whole_is_told_with_its_figures(home: Path) -> None:
 def test_code_that_answers_in_place_of_edgesweep_is_a_problem_and_no_traceback(home: Path, answer: str) -> None:
     code = f"import os\nopen(os.path.join(os.environ['TMPDIR'], 'answer.json'), 'w').write({answer!r})\nos._exit(0)\n"
     (home / "nets.py").write_text(f"def make():\n    {code.replace(chr(10), chr(10) + '    ')}")
-    [model, *_] = tried(home)
+    [model, *_] = checks_of(home)
     assert model.problem
     assert "gone, or is something else" in model.message
 
@@ -77,7 +77,7 @@ def test_what_is_done_to_a_checkpoint_is_told(home: Path) -> None:
     state = torch.load(home / "net.pt", weights_only=True)
     half = {f"module.{name}": tensor.half() for name, tensor in state.items() if name != "1.num_batches_tracked"}
     torch.save({"ema": half | {"module.1.num_batches_tracked": state["1.num_batches_tracked"]}}, home / "net.pt")
-    model, _ = tried(home)
+    model, _ = checks_of(home)
     assert model.text == (
         "make: loads; the weights were read from `ema`, `module.` taken off 8 names, 7 half tensors widened; "
         "268 parameters, 4 classes"
@@ -88,8 +88,10 @@ def test_a_model_that_no_image_has_the_channels_for_is_told_before_a_run(home: P
     folder = FolderData(source="folder", path=home / "photos")
     model = ModelSpec(source="nets:make", weights="random", input_shape=(1, 6, 16, 16))
     data = DataSpec(calibration=folder, evaluation=folder)
-    found = [one for one in try_all([model], data, [home], Workspace(home / "data"), 1.0) if "channels" in one.message]
-    [problem] = [one for one in found if one.next_step.startswith("correct the model's input_shape")]
+    misfits = [
+        check for check in try_all([model], data, [home], Workspace(home / "data"), 1.0) if "channels" in check.message
+    ]
+    [problem] = [check for check in misfits if check.next_step.startswith("correct the model's input_shape")]
     assert (problem.problem, problem.what) == (True, "make")
     assert "source: synthetic" in problem.next_step
 
@@ -100,7 +102,7 @@ def test_a_model_that_no_image_has_the_channels_for_is_told_before_a_run(home: P
 def test_a_function_that_makes_no_model_is_told_and_images_are_tried_all_the_same(
     home: Path, function: str, message: str
 ) -> None:
-    model, images = tried(home, function)
+    model, images = checks_of(home, function)
     assert model.problem
     assert message in model.text
     assert not images.problem
@@ -109,12 +111,12 @@ def test_a_function_that_makes_no_model_is_told_and_images_are_tried_all_the_sam
 def test_a_folder_for_temporary_files_that_takes_none_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = home / "net.pt"  # a file, for root may write everywhere
     monkeypatch.setattr(tempfile, "tempdir", str(full))
-    told = tried(home)
-    assert [one.what for one in told] == ["make", str(home / "photos")]
-    for one in told:
-        assert one.problem
-        assert one.message == f"{full} cannot take what the model is tried with: Not a directory"
-        assert "TMPDIR" in one.next_step
+    checks = checks_of(home)
+    assert [check.what for check in checks] == ["make", str(home / "photos")]
+    for check in checks:
+        assert check.problem
+        assert check.message == f"{full} cannot take what the model is tried with: Not a directory"
+        assert "TMPDIR" in check.next_step
     # In a run nothing of it lies there.
     model = ModelSpec(source="nets:make", weights=str(home / "net.pt"), input_shape=(1, 3, 16, 16))
     workspace = Workspace(home / "workspace")
@@ -124,21 +126,21 @@ def test_a_folder_for_temporary_files_that_takes_none_is_told(home: Path, monkey
 
 def test_weights_that_are_damaged_are_told(home: Path) -> None:
     (home / "net.pt").write_bytes(b"not a checkpoint")
-    assert "net.pt is damaged, or no checkpoint of torch" in problems(tried(home))
+    assert "net.pt is damaged, or no checkpoint of torch" in problems(checks_of(home))
 
 
 def test_more_folders_than_classes_are_a_problem_and_fewer_are_told(home: Path) -> None:
     for name in "ef":
         (home / "photos" / name).mkdir()
         (home / "photos" / name / "0.png").write_bytes((home / "photos" / "a" / "0.png").read_bytes())
-    assert "make: it answers 4 classes, the evaluation folder has 6" in problems(tried(home))
+    assert "make: it answers 4 classes, the evaluation folder has 6" in problems(checks_of(home))
     for name in "cdef":
         for file in (home / "photos" / name).iterdir():
             file.unlink()
         (home / "photos" / name).rmdir()
-    found = tried(home)
-    assert problems(found) == ""
-    assert "must be the first 2 of the model's classes" in found[-1].text
+    checks = checks_of(home)
+    assert problems(checks) == ""
+    assert "must be the first 2 of the model's classes" in checks[-1].text
 
 
 def test_classes_of_the_digits_and_of_a_downloaded_set_are_compared_too(home: Path) -> None:
@@ -173,9 +175,7 @@ def test_before_a_run_only_images_that_accuracy_is_computed_on_are_tried(home: P
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
-def test_bombs_and_truncated_images_are_found_also_where_there_is_no_time_to_decode_all(
-    home: Path, seconds: float
-) -> None:
+def test_bombs_and_truncated_images_are_found_also_without_time_to_decode_all(home: Path, seconds: float) -> None:
     bomb = home / "photos" / "a" / "bomb.png"
     Image.new("1", (20_000, 20_000)).save(bomb)
     cut = home / "photos" / "b" / "cut.png"
@@ -186,8 +186,8 @@ def test_bombs_and_truncated_images_are_found_also_where_there_is_no_time_to_dec
     photo.write_bytes(whole[:-100])
     more = home / "photos" / "d" / "more behind its end.jpg"
     more.write_bytes(whole + bytes(200))
-    found = problems(tried(home, seconds=seconds))
-    assert f"{bomb} has too many pixels" in found
-    assert f"{cut} is not a readable image" in found
-    assert f"{photo} is not a readable image" in found
-    assert str(more) not in found
+    text = problems(checks_of(home, seconds=seconds))
+    assert f"{bomb} has too many pixels" in text
+    assert f"{cut} is not a readable image" in text
+    assert f"{photo} is not a readable image" in text
+    assert str(more) not in text

@@ -135,7 +135,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_process, "LIMITS", limits)
 
 
-def made(home: Path, function: str) -> list[str]:
+def lines_of(home: Path, function: str) -> list[str]:
     """The steps of its progress."""
     steps: list[str] = []
     model = ModelSpec(source=f"evil:{function}", weights="random", input_shape=(1, 3, 16, 16))
@@ -145,7 +145,7 @@ def made(home: Path, function: str) -> list[str]:
 
 
 def left() -> list[psutil.Process]:
-    """What the server has started and not ended."""
+    """List the processes that the server has started and not ended."""
     process = model_process.FORKS._process
     assert process is not None
     return psutil.Process(process.pid).children(recursive=True)
@@ -180,7 +180,7 @@ def nothing_is_left() -> Iterator[None]:
 )
 def test_code_that_misbehaves_is_one_model_error_and_leaves_nothing(home: Path, function: str, message: str) -> None:
     with pytest.raises(ModelError, match=message) as caught:
-        made(home, function)
+        lines_of(home, function)
     assert caught.value.next_step
 
 
@@ -188,24 +188,24 @@ def test_code_that_misbehaves_is_one_model_error_and_leaves_nothing(home: Path, 
 def test_an_endless_loop_is_ended_after_a_while_without_progress(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_process, "LIMITS", replace(model_process.LIMITS, silent_s=1.0))
     with pytest.raises(ModelError, match="evil:loop does not come to an end: nothing happened for 1"):
-        made(home, "loop")
+        lines_of(home, "loop")
 
 
 @pytest.mark.usefixtures("nothing_is_left")
 @pytest.mark.parametrize("function", ["put_pipes", "write_everywhere", "tell_nonsense"])
 def test_a_good_model_is_made_whatever_its_code_wrote_before(home: Path, function: str) -> None:
-    assert made(home, function)[-1].startswith(function)
+    assert lines_of(home, function)[-1].startswith(function)
 
 
 @pytest.mark.usefixtures("nothing_is_left")
 def test_processes_that_a_good_model_started_end_with_its_preparation(home: Path) -> None:
-    assert made(home, "leave_a_child")[-1].startswith("leave_a_child")
+    assert lines_of(home, "leave_a_child")[-1].startswith("leave_a_child")
 
 
 def test_a_file_that_hides_a_package_is_named(home: Path) -> None:
     (home / "torch.py").write_text("")
     with pytest.raises(ModelError, match=r"torch\.py has the name of the package torch, which evil:make imports"):
-        made(home, "make")
+        lines_of(home, "make")
 
 
 def test_torch_taken_from_the_user_s_folder_by_pythonpath_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ def test_torch_taken_from_the_user_s_folder_by_pythonpath_is_named(home: Path, m
     monkeypatch.setenv("PYTHONPATH", str(home / "hiding"))
     model_process.FORKS.close()
     with pytest.raises(ModelError, match=r"PyTorch cannot be imported: torch is .*hiding/torch\.py"):
-        made(home, "make")
+        lines_of(home, "make")
 
 
 @pytest.mark.system
@@ -223,8 +223,8 @@ def test_a_server_that_had_nothing_to_do_and_went_home_is_started_again(
 ) -> None:
     model_process.FORKS.close()
     monkeypatch.setattr(model_process.FORKS, "idle_s", 0.0)
-    made(home, "make")
+    lines_of(home, "make")
     process = model_process.FORKS._process
     assert process is not None
     assert process.wait(60) == 0
-    assert made(home, "make")
+    assert lines_of(home, "make")

@@ -30,7 +30,7 @@ class Net(nn.Module):
 
 
 class Lines(nn.Module):
-    """Of one and of three spatial dimensions, with batch norms of their inputs."""
+    """Layers of one and of three spatial dimensions, with batch norms of their inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,10 +70,10 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
-@pytest.mark.parametrize("made", MODELS)
-def test_a_model_answers_the_same_in_a_form_that_every_runtime_builds(made: str) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_answers_the_same_in_a_form_that_every_runtime_builds(name: str) -> None:
     torch.manual_seed(0)
-    model = MODELS[made]().eval().requires_grad_(False)
+    model = MODELS[name]().eval().requires_grad_(False)
     x = torch.randn(SHAPE)
     expected = model(x.clone())
     normal = normalized(model, x)

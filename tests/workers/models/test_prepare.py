@@ -15,6 +15,7 @@ import torchvision
 from sweeps.errors import DataError, ModelError
 from sweeps.spec.model_inputs import DataSpec, DigitsData, ModelSpec, SyntheticData, TorchvisionData
 from sweeps.workspace import Workspace
+from tests.demo_weights import DEMO, demo_weights
 from workers.models import weights
 from workers.models.eager_model import eager_logits, load_eager
 from workers.models.identity import identify
@@ -84,7 +85,7 @@ prepare(model, data, Workspace.open(Path("workspace")), {}, lambda what, share: 
 """
 
 
-def silent(what: str, share: float | None) -> None:
+def silent(step: str, share: float | None) -> None:
     assert share is None or 0.0 <= share <= 1.0
 
 
@@ -107,8 +108,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def own(function: str = "net", **more: object) -> ModelSpec:
-    given: dict[str, object] = {"weights": "random", "input_shape": (1, 3, 16, 16), **more}
-    return ModelSpec(source=f"nets:{function}", **given)
+    options: dict[str, object] = {"weights": "random", "input_shape": (1, 3, 16, 16), **more}
+    return ModelSpec(source=f"nets:{function}", **options)
 
 
 # identity
@@ -268,8 +269,8 @@ def test_a_model_that_is_no_classifier_is_told_what_it_answered(
 
 
 def small(name: str, **more: object) -> ModelSpec:
-    given: dict[str, object] = {"weights": "random", "input_shape": SMALL, **more}
-    return ModelSpec(source=name, **given)
+    options: dict[str, object] = {"weights": "random", "input_shape": SMALL, **more}
+    return ModelSpec(source=name, **options)
 
 
 class Payload:
@@ -353,7 +354,7 @@ def test_a_tensor_that_is_not_dense_and_real_is_named(
 def test_a_loading_hook_that_fails_is_a_model_error() -> None:
     module = torch.nn.Linear(2, 2)
 
-    def refuse(*given: object) -> None:
+    def refuse(*arguments: object) -> None:
         raise KeyError("an older layout")
 
     module.register_load_state_dict_pre_hook(refuse)
@@ -479,9 +480,9 @@ def test_damaged_weights_in_the_workspace_are_made_anew(workspace: Workspace) ->
     whole = package(small("mobilenet_v3_small"), workspace, silent)
     (path,) = workspace.weights.glob("*.pt")
     path.write_bytes(path.read_bytes()[:1000])
-    again = package(small("mobilenet_v3_small"), workspace, silent)
+    remade = package(small("mobilenet_v3_small"), workspace, silent)
     images = np.ones((1, 3, 64, 64), np.float32)
-    assert np.array_equal(eager_logits(load_eager(whole), images), eager_logits(load_eager(again), images))
+    assert np.array_equal(eager_logits(load_eager(whole), images), eager_logits(load_eager(remade), images))
 
 
 # the reference
@@ -578,23 +579,16 @@ def test_a_batch_that_is_not_full_is_answered_like_the_others(workspace: Workspa
 
 @pytest.mark.system
 def test_the_demo_trains_to_95_percent_once_and_shows_how_far_it_is(workspace: Workspace) -> None:
-    spec = small("mobilenet_v2", weights="demo", arguments={"num_classes": 10, "width_mult": 0.35})
-    shares: list[float] = []
-
-    def note(what: str, share: float | None) -> None:
-        if "training" in what and share is not None:
-            shares.append(share)
-
-    first = prepare(spec, DataSpec(), workspace, {}, note)
-    assert first.evaluation.labels is not None
-    assert (first.evaluation_logits.argmax(1) == first.evaluation.labels).mean() >= 0.95
-    assert len(first.evaluation) == 597
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
-    shares.clear()
-    second = prepare(spec, DataSpec(), workspace, {}, note)
-    assert not shares
-    assert second.build_inputs.package.state == first.build_inputs.package.state
+    first = demo_weights(workspace.root)
+    assert first.shares == sorted(first.shares)
+    assert first.shares[-1] == 1.0
+    notes: list[str] = []
+    second = prepare(DEMO.models[0], DataSpec(), workspace, {}, lambda what, _: notes.append(what))
+    assert not any("training" in note for note in notes)
+    assert second.build_inputs.package.state == first.state
+    assert second.evaluation.labels is not None
+    assert (second.evaluation_logits.argmax(1) == second.evaluation.labels).mean() >= 0.95
+    assert len(second.evaluation) == 597
 
 
 def test_the_demo_refuses_a_model_without_ten_classes_before_training(workspace: Workspace) -> None:

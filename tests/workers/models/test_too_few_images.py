@@ -1,4 +1,4 @@
-"""How many images there are is said where the sweep file alone tells it, before any download."""
+"""Too few images are told where the sweep file alone shows it, before any download."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def data(images: int | None) -> DataSpec:
 
 @pytest.mark.parametrize(("images", "warned"), [(200, True), (268, False), (None, False)])
 def test_of_a_set_that_is_not_downloaded_the_files_own_limit_is_the_most(images: int | None, warned: bool) -> None:
-    found = list(too_few_images(data(images), ObjectiveSpec()))
-    assert bool(found) is warned
-    assert all(text.endswith("at most 1 points: write data: evaluation: images: 268 or more") for text in found)
+    warnings = list(too_few_images(data(images), ObjectiveSpec()))
+    assert bool(warnings) is warned
+    assert all(text.endswith("at most 1 points: write data: evaluation: images: 268 or more") for text in warnings)
     assert (evaluation_images(data(images)) is None) is (images is None)

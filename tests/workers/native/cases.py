@@ -22,15 +22,15 @@ def sizes(least: int = 1, most: int = 4) -> SearchStrategy[tuple[int, ...]]:
 
 @st.composite
 def tensors(
-    draw: DrawFn, shape: tuple[int, ...], *, quantized: bool, spread: float = 4.0, given: bool = True
+    draw: DrawFn, shape: tuple[int, ...], *, quantized: bool, spread: float = 4.0, is_input: bool = True
 ) -> Values:
     """float32 around 0, or 8-bit numbers over their whole range with any zero point."""
     random = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     if not quantized:
-        return Values(torch.randn(shape, generator=random) * spread, given=given)
+        return Values(torch.randn(shape, generator=random) * spread, is_input=is_input)
     numbers = torch.randint(0, 256, shape, generator=random, dtype=torch.uint8)
     scale = draw(st.floats(0.001, 0.1)) * spread / 4
-    return Values(numbers, scale, draw(st.integers(0, 255)), given=given)
+    return Values(numbers, scale, draw(st.integers(0, 255)), is_input=is_input)
 
 
 @st.composite
@@ -88,16 +88,16 @@ def laid_out(values: torch.Tensor, is_nchw: bool) -> torch.Tensor:
 
 def values(*sizes: int) -> Values:
     """An input -2, -1, 0, 1, ..."""
-    return Values(torch.arange(float(torch.Size(sizes).numel())).reshape(sizes) - 2, given=True)
+    return Values(torch.arange(float(torch.Size(sizes).numel())).reshape(sizes) - 2, is_input=True)
 
 
-def relu_of(model: Model, given: Values, result: Kind | None = None) -> None:
+def relu_of(model: Model, argument: Values, result: Kind | None = None) -> None:
     """Finish `model` as one RELU."""
-    model.finish([model.operation(Code.RELU, [model.argument(given)], result or given.kind)])
+    model.finish([model.operation(Code.RELU, [model.argument(argument)], result or argument.kind)])
 
 
-def refused(code: int, told: str, call: Callable[[], object]) -> None:
+def refused(code: int, message: str, call: Callable[[], object]) -> None:
     """`call` ends with this result code and a sentence that matches `told`."""
-    with pytest.raises(NnapiError, match=told) as error:
+    with pytest.raises(NnapiError, match=message) as error:
         call()
     assert error.value.code == code

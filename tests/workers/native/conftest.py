@@ -19,6 +19,6 @@ def library() -> ctypes.CDLL:
 
 @pytest.fixture
 def model(library: ctypes.CDLL) -> Iterator[Model]:
-    made = Model(library)
-    yield made
-    made.free()
+    new_model = Model(library)
+    yield new_model
+    new_model.free()

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 
 def damaged(content: bytes, chance: random.Random, count: int) -> Iterator[bytes]:
-    """So many times `content` with flipped bits, cut short, or with bytes from elsewhere in it; never as it was."""
-    made = 0
-    while made < count:
-        kind = made % 3
+    """Damage `content` so many times: flip bits, cut it short, or put bytes from elsewhere into it."""
+    written = 0
+    while written < count:
+        kind = written % 3
         at = chance.randrange(len(content))
         if kind == 0:
             changed = bytearray(content)
@@ -21,5 +21,5 @@ def damaged(content: bytes, chance: random.Random, count: int) -> Iterator[bytes
             source, length = chance.randrange(len(content)), chance.choice([1, 8, 64, 512])
             broken = content[:at] + content[source : source + length] + content[at + length :]
         if broken != content:
-            made += 1
+            written += 1
             yield broken

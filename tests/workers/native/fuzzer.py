@@ -57,7 +57,7 @@ def plan_of(code: int, arguments: list[Argument], result: Kind) -> Plan:
             plan.operands.append([kind.type, list(kind.sizes), kind.scale, kind.zero_point])
             if values.channel_scales:
                 plan.channel_scales.append([index, values.channel_dimension, list(values.channel_scales)])
-            if values.given:
+            if values.is_input:
                 plan.inputs.append(index)
                 plan.feeds.append([len(plan.feeds), copy.deepcopy(plan.operands[-1]), content])
                 continue
@@ -75,10 +75,10 @@ def plan_of(code: int, arguments: list[Argument], result: Kind) -> Plan:
     output = len(plan.operands)
     plan.operands.append([result.type, list(result.sizes), result.scale, result.zero_point])
     # Behind it, so that a mutation has two operations to tangle.
-    again = len(plan.operands)
+    result_index = len(plan.operands)
     plan.operands.append([result.type, list(result.sizes), result.scale, result.zero_point])
-    plan.operations = [[code, indices, [output]], [Code.RELU, [output], [again]]]
-    plan.outputs = [again]
+    plan.operations = [[code, indices, [output]], [Code.RELU, [output], [result_index]]]
+    plan.outputs = [result_index]
     size = 1 if result.type == Type.TENSOR_QUANT8_ASYMM else 4
     plan.rooms = [[0, size * int(torch.Size(result.sizes).numel())]]
     return plan
@@ -87,11 +87,11 @@ def plan_of(code: int, arguments: list[Argument], result: Kind) -> Plan:
 def plans() -> list[Plan]:
     """A valid plan for each operation and form."""
 
-    def real(*sizes: int, given: bool = False) -> Values:
-        return Values(torch.randn(sizes), given=given)
+    def real(*sizes: int, is_input: bool = False) -> Values:
+        return Values(torch.randn(sizes), is_input=is_input)
 
-    def byte(*sizes: int, given: bool = False) -> Values:
-        return Values(torch.randint(0, 256, sizes, dtype=torch.uint8), 0.1, 7, given=given)
+    def byte(*sizes: int, is_input: bool = False) -> Values:
+        return Values(torch.randint(0, 256, sizes, dtype=torch.uint8), 0.1, 7, is_input=is_input)
 
     def floats(*sizes: int) -> Kind:
         return Kind(Type.TENSOR_FLOAT32, sizes)
@@ -99,12 +99,12 @@ def plans() -> list[Plan]:
     def bytes_of(*sizes: int, scale: float = 0.1, zero_point: int = 7) -> Kind:
         return Kind(Type.TENSOR_QUANT8_ASYMM, sizes, scale, zero_point)
 
-    image, pixels = real(1, 5, 5, 2, given=True), byte(1, 5, 5, 2, given=True)
+    image, pixels = real(1, 5, 5, 2, is_input=True), byte(1, 5, 5, 2, is_input=True)
     whole = Values(torch.zeros(4, dtype=torch.int32), 0.1 * 0.1)
     channels = Values(torch.ones(4, 3, 3, 2, dtype=torch.int8), channel_scales=(0.1, 0.2, 0.3, 0.4))
     unscaled = Values(torch.zeros(4, dtype=torch.int32))
     pair = Values(torch.tensor([[0, 0], [1, 1], [1, 2], [0, 0]], dtype=torch.int32))
-    flat, row = real(2, 6, given=True), byte(2, 6, given=True)
+    flat, row = real(2, 6, is_input=True), byte(2, 6, is_input=True)
     cases: list[tuple[int, list[Argument], Kind]] = [
         (Code.CONV_2D, [image, real(4, 3, 3, 2), real(4), 1, 1, 1, 1, 1, 1, 1, False, 1, 1], floats(1, 5, 5, 4)),
         (Code.CONV_2D, [pixels, byte(4, 3, 3, 2), whole, 1, 2, 2, 3, False], bytes_of(1, 3, 3, 4)),
@@ -130,7 +130,7 @@ def plans() -> list[Plan]:
         (Code.STRIDED_SLICE, [flat, [0, 1], [2, 6], [1, 2], 0, 0, 0], floats(2, 3)),
         (Code.SLICE, [flat, [0, 1], [2, -1]], floats(2, 5)),
         (Code.PAD, [pixels, pair], bytes_of(1, 7, 8, 2)),
-        (Code.SQUEEZE, [real(1, 6, given=True), [0]], floats(6)),
+        (Code.SQUEEZE, [real(1, 6, is_input=True), [0]], floats(6)),
         (Code.EXPAND_DIMS, [flat, 1], floats(2, 1, 6)),
         (Code.RESIZE_NEAREST_NEIGHBOR, [pixels, 7, 3, False, False, True], bytes_of(1, 3, 7, 2)),
         (Code.RESIZE_NEAREST_NEIGHBOR, [image, 2.0, 1.5, False], floats(1, 7, 10, 2)),
@@ -231,8 +231,8 @@ class Broken:
             self.call("Model_setOperandValue", self.model, index, content, ctypes.c_size_t(len(content)))
         for index, dimension, scales in whole(self.plan.channel_scales, int, int, list):
             floats = [scale for scale in scales if isinstance(scale, float)]
-            given = ChannelScales(dimension & 0xFFFFFFFF, len(floats), (ctypes.c_float * len(floats))(*floats))
-            self.call("Model_setOperandSymmPerChannelQuantParams", self.model, index, ctypes.byref(given))
+            channel_scales = ChannelScales(dimension & 0xFFFFFFFF, len(floats), (ctypes.c_float * len(floats))(*floats))
+            self.call("Model_setOperandSymmPerChannelQuantParams", self.model, index, ctypes.byref(channel_scales))
 
     def operations(self) -> None:
         for code, inputs, outputs in whole(self.plan.operations, int, list, list):
@@ -244,8 +244,8 @@ class Broken:
     def devices(self) -> None:
         device = ctypes.c_void_p()
         self.call("_getDevice", 0, ctypes.byref(device))
-        told = (ctypes.c_bool * (len(self.plan.operations) + 1))()
-        arguments = self.model, ctypes.byref(device), 1, told
+        answers = (ctypes.c_bool * (len(self.plan.operations) + 1))()
+        arguments = self.model, ctypes.byref(device), 1, answers
         self.call("Model_getSupportedOperationsForDevices", *arguments)
 
     def execute(self) -> None:
@@ -253,11 +253,11 @@ class Broken:
         self.call("Compilation_create", self.model, ctypes.byref(compilation))
         self.call("Compilation_finish", compilation)
         self.call("Execution_create", compilation, ctypes.byref(execution))
-        kept: list[Any] = []
+        alive: list[Any] = []
         for index, kind, content in whole(self.plan.feeds, int, object, bytes):
             structure = kind_of(kind)
             buffer = ctypes.create_string_buffer(content, max(1, len(content)))
-            kept += [structure, buffer]
+            alive += [structure, buffer]
             reference = None if structure is None else ctypes.byref(structure)
             self.call("Execution_setInput", execution, index, reference, buffer, ctypes.c_size_t(len(content)))
         rooms = []
@@ -289,8 +289,8 @@ def kind_of(operand: Any) -> Any:
 
 def whole(entries: list[list[Any]], *parts: type) -> list[list[Any]]:
     """The entries that mutations left with all parts, each of the type that a call takes."""
-    kept = [entry for entry in entries if isinstance(entry, list) and len(entry) == len(parts)]
-    return [entry for entry in kept if all(map(isinstance, entry, parts))]
+    alike = [entry for entry in entries if isinstance(entry, list) and len(entry) == len(parts)]
+    return [entry for entry in alike if all(map(isinstance, entry, parts))]
 
 
 def listed(indices: Any) -> tuple[int, object]:
@@ -299,7 +299,7 @@ def listed(indices: Any) -> tuple[int, object]:
 
 
 def fuzz_calls(library: ctypes.CDLL, chance: random.Random, count: int) -> Counter[int]:
-    """How often computing ended with which code; -1: it did not come to it."""
+    """Count the codes with which computing ended; -1: it was never reached."""
     valid = plans()
     for plan in valid:
         assert Broken(library, plan).run() == 0, library.edgesweep_reference_last_error()
@@ -329,7 +329,8 @@ class Net(nn.Module):
 
 
 def fuzz_serialized(library: ctypes.CDLL, chance: random.Random, count: int) -> Counter[int]:
-    """As `fuzz_calls`, through the loader of PyTorch: 0 for models that ran, 1 for those that were refused."""
+    """Count as `fuzz_calls` does, through the loader of PyTorch: 0 for models that ran, 1 for those that were
+    refused."""
     example = torch.randn(1, 3, 14, 14)
     net = torch.jit.trace(Net().eval(), example)
     _, model, weights, _, _, _ = process_for_nnapi(net, [example])

@@ -59,7 +59,7 @@ class NnapiError(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """What an operand is declared as. `sizes` with 0 for what is not known; `()` with a tensor type: no known rank."""
+    """The declaration of an operand. `sizes` with 0 for what is not known; `()` with a tensor type: no known rank."""
 
     type: int
     sizes: tuple[int, ...] = ()
@@ -80,7 +80,7 @@ class Values:
     zero_point: int = 0
     channel_scales: tuple[float, ...] = ()
     channel_dimension: int = 0
-    given: bool = False  # an input of the model, not a constant
+    is_input: bool = False  # an input of the model, not a constant
 
     @property
     def kind(self) -> Kind:
@@ -89,7 +89,7 @@ class Values:
 
     @property
     def real(self) -> torch.Tensor:
-        """What the numbers mean, in float64."""
+        """The values that the numbers stand for, in float64."""
         values = self.numbers.double()
         if self.channel_scales:
             shape = [1] * values.dim()
@@ -140,15 +140,15 @@ class Model:
 
     def argument(self, value: Argument) -> int:
         if isinstance(value, Values):
-            if value.given:
+            if value.is_input:
                 index = self.operand(value.kind)
                 self.inputs.append((index, value))
                 return index
             index = self.constant(value.kind, value.numbers.contiguous().numpy().tobytes())
             if value.channel_scales:
                 scales = (ctypes.c_float * len(value.channel_scales))(*value.channel_scales)
-                given = ChannelScales(value.channel_dimension, len(scales), scales)
-                self.call("Model_setOperandSymmPerChannelQuantParams", self.handle, index, ctypes.byref(given))
+                channel_scales = ChannelScales(value.channel_dimension, len(scales), scales)
+                self.call("Model_setOperandSymmPerChannelQuantParams", self.handle, index, ctypes.byref(channel_scales))
             return index
         if isinstance(value, list):
             return self.argument(Values(torch.tensor(value, dtype=torch.int32)))
@@ -166,8 +166,8 @@ class Model:
         return output
 
     def finish(self, outputs: Sequence[int], *, relaxed: bool = False) -> None:
-        given = [index for index, _ in self.inputs]
-        self.call("Model_identifyInputsAndOutputs", self.handle, *_indices(given), *_indices(outputs))
+        input_indices = [index for index, _ in self.inputs]
+        self.call("Model_identifyInputsAndOutputs", self.handle, *_indices(input_indices), *_indices(outputs))
         self.call("Model_relaxComputationFloat32toFloat16", self.handle, ctypes.c_bool(relaxed))
         self.call("Model_finish", self.handle)
 
@@ -181,11 +181,11 @@ class Model:
         """The outputs, whose room is made by kind and sizes; the inputs are those that the model was built with."""
         compilation = self.compiled()
         execution = self._created("Execution_create", compilation)
-        kept: list[Any] = []
+        alive: list[Any] = []
         try:
             for number, (_, values) in enumerate(self.inputs):
                 numbers = values.numbers.contiguous()
-                kept.append(numbers)
+                alive.append(numbers)
                 structure = values.kind.structure()
                 self.call(
                     "Execution_setInput",

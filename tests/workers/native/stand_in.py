@@ -9,5 +9,6 @@ SOURCE = Path(__file__).with_name("speed_benchmark_stand_in.cpp")
 
 
 def speed_benchmark(form: Format) -> Path:
-    """As PyTorch builds it for files of this format (`ptl`: with the lite interpreter). 20 s, once on a machine."""
+    """Compile a stand-in of PyTorch's own build for files of this format (`ptl`: with the lite interpreter). 20 s, once
+    on a machine."""
     return compiler.program(str(SOURCE), "speed_benchmark_torch", ("-DSTAND_IN_LITE",) if form == "ptl" else ())

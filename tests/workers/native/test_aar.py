@@ -27,7 +27,7 @@ WHOLE = {
 def test_of_an_archive_the_headers_and_the_libraries_of_one_abi_are_unpacked(tmp_path: Path) -> None:
     file = archived(tmp_path / "pytorch_android_lite-2.1.0.aar", WHOLE)
     recipe = torchscript.recipe(file, "arm64-v8a", android.Choice(), tmp_path / "out")
-    files = {str(one.relative_to(tmp_path / "out")) for one in (tmp_path / "out").rglob("*") if one.is_file()}
+    files = {str(file.relative_to(tmp_path / "out")) for file in (tmp_path / "out").rglob("*") if file.is_file()}
     libraries = {"lib/libpytorch_jni_lite.so", "lib/libc++_shared.so"}
     assert files == {"include/torch/script.h", "include/ATen/ATen.h"} | libraries
     assert "-DINTERPRETER=lite" in recipe.definitions
@@ -70,7 +70,7 @@ def named(name: str, times: int = 1) -> Callable[[zipfile.ZipFile], None]:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
         (named("../outside"), "an entry is called '../outside'"),
         (named("headers/../../outside"), "an entry is called"),
@@ -88,16 +88,16 @@ def named(name: str, times: int = 1) -> Callable[[zipfile.ZipFile], None]:
     ],
 )
 def test_of_a_hostile_archive_nothing_is_unpacked(
-    tmp_path: Path, spoil: Callable[[zipfile.ZipFile], None], told: str
+    tmp_path: Path, spoil: Callable[[zipfile.ZipFile], None], message: str
 ) -> None:
     file = archived(tmp_path / "bad.aar", WHOLE)
     with zipfile.ZipFile(file, "a") as archive:
         spoil(archive)
         archive._didModify = True  # type: ignore[attr-defined]  # writes the records again
-    with pytest.raises(BuildError, match=told) as caught:
+    with pytest.raises(BuildError, match=message) as caught:
         aar.unpack(file, "arm64-v8a", tmp_path / "out")
     assert caught.value.kind == "no_library"
-    assert [one.name for one in tmp_path.iterdir()] == ["bad.aar"]
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.aar"]
 
 
 @pytest.mark.parametrize("damage", ["none", "cut", "crc"])

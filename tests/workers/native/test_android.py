@@ -94,7 +94,7 @@ def test_a_ndk_that_is_missing_is_named_with_what_to_download(tmp_path: Path, en
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "missing"),
     [
         ((), ("no library of torchscript is named", "build_android.sh")),
         (
@@ -109,7 +109,7 @@ def test_a_ndk_that_is_missing_is_named_with_what_to_download(tmp_path: Path, en
     ],
 )
 def test_all_that_is_missing_is_named_at_once(
-    words: tuple[str, ...], told: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], missing: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK", "ANDROID_HOME", "ANDROID_SDK_ROOT"):
         monkeypatch.delenv(name, raising=False)
@@ -117,12 +117,12 @@ def test_all_that_is_missing_is_named_at_once(
     monkeypatch.chdir(tmp_path)
     ended = CliRunner().invoke(main, ["runner", "build", *words])
     assert ended.exit_code == 1
-    for one in ("no Android NDK", "android-ndk-r28c-linux.zip", *told):
-        assert one in ended.stderr
+    for word in ("no Android NDK", "android-ndk-r28c-linux.zip", *missing):
+        assert word in ended.stderr
 
 
 def installed_executorch(folder: Path) -> Path:
-    """Its files' names, and nothing in them."""
+    """Lay out an installed ExecuTorch: the files' names, and nothing in them."""
     install = folder / "executorch" / "cmake-out"
     for name in executorch._PARTS:
         (install / "lib").mkdir(parents=True, exist_ok=True)
@@ -136,9 +136,11 @@ def installed_executorch(folder: Path) -> Path:
 def test_an_installed_executorch_is_asked_for_its_parts_and_its_version(tmp_path: Path) -> None:
     install = installed_executorch(tmp_path)
 
-    def version_of(given: str | None = None) -> str:
-        recipe = executorch.recipe(install, "arm64-v8a", android.Choice(version=given), tmp_path / "x")
-        return next(one for one in recipe.definitions if one.startswith("-DEXECUTORCH_VERSION=")).partition("=")[2]
+    def version_of(version: str | None = None) -> str:
+        recipe = executorch.recipe(install, "arm64-v8a", android.Choice(version=version), tmp_path / "x")
+        return next(
+            definition for definition in recipe.definitions if definition.startswith("-DEXECUTORCH_VERSION=")
+        ).partition("=")[2]
 
     with pytest.raises(BuildError, match="does not say which version") as caught:
         version_of()
@@ -164,9 +166,9 @@ def test_libraries_go_to_the_device_with_their_program(tmp_path: Path) -> None:
     library.parent.mkdir()
     for file in (program, library):
         file.write_text(file.name)
-    there = Path(push_program(LocalDevice(tmp_path / "device"), Program(path=str(program), libraries=(str(library),))))
-    assert {one.name: one.read_text() for one in there.parent.iterdir()} == {
-        there.name: "runner",
+    pushed = Path(push_program(LocalDevice(tmp_path / "device"), Program(path=str(program), libraries=(str(library),))))
+    assert {file.name: file.read_text() for file in pushed.parent.iterdir()} == {
+        pushed.name: "runner",
         "libc++_shared.so": "libc++_shared.so",
     }
 
@@ -177,8 +179,8 @@ def test_libraries_go_to_the_device_with_their_program(tmp_path: Path) -> None:
 def test_a_file_that_is_no_program_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "program").write_bytes(content)
     toolchain = android.Toolchain(arguments=(), strip="")
-    (told,) = android.check(tmp_path / "program", "arm64-v8a", toolchain)
-    assert told.startswith("it cannot be read: it is ")
+    (message,) = android.check(tmp_path / "program", "arm64-v8a", toolchain)
+    assert message.startswith("it cannot be read: it is ")
 
 
 @pytest.mark.system
@@ -189,15 +191,15 @@ def test_a_program_is_checked_for_its_processor_pages_libraries_and_symbols(tmp_
     assert (good.machine, good.page_bytes >= 16_384, good.needed) == ("arm64-v8a", True, ())
     assert list(problems(good, "arm64-v8a", android.SYSTEM)) == []
     assert too_small_pages(good) is None
-    assert [one[:12] for one in problems(good, "x86_64", android.SYSTEM)] == ["it is for ar"]
+    assert [problem[:12] for problem in problems(good, "x86_64", android.SYSTEM)] == ["it is for ar"]
     small = read_elf(linked(tmp_path, "-Wl,-z,max-page-size=4096"))
     assert str(too_small_pages(small)).startswith("its segments are aligned to 4 KiB")
-    told = list(problems(small, "arm64-v8a", android.SYSTEM, symbols=()))
-    assert [one.partition(":")[0][:30] for one in told] == [
+    listed_problems = list(problems(small, "arm64-v8a", android.SYSTEM, symbols=()))
+    assert [problem.partition(":")[0][:30] for problem in listed_problems] == [
         "it needs libc.so.6, which no p",
         "symbols that no library of thi",
     ]
-    assert "__libc_start_main" in told[1]
+    assert "__libc_start_main" in listed_problems[1]
     libraries = subprocess.run([CROSS, "-print-file-name=libc.so.6"], capture_output=True, text=True, check=True)
     assert small.undefined <= read_elf(Path(libraries.stdout.strip())).defined
     relocated = 'asm(".text\\n.global place\\nplace: .quad main\\n");int main() { return 0; }\n'
@@ -227,12 +229,12 @@ def toolchain(abi: str, *flags: str) -> android.Toolchain:
 
 def archive_of(folder: Path, compiler: str, name: str, content: str) -> Path:
     """A static library of one object."""
-    made, source = folder / f"lib{name}.a", folder / f"{name}.cpp"
+    archive, source = folder / f"lib{name}.a", folder / f"{name}.cpp"
     source.write_text(content)
-    made.unlink(missing_ok=True)
+    archive.unlink(missing_ok=True)
     subprocess.run([compiler, "-c", "-fPIC", str(source), "-o", f"{source}.o"], check=True)
-    subprocess.run([compiler.replace("g++", "ar"), "rcs", str(made), f"{source}.o"], check=True)
-    return made
+    subprocess.run([compiler.replace("g++", "ar"), "rcs", str(archive), f"{source}.o"], check=True)
+    return archive
 
 
 @pytest.mark.system
@@ -246,17 +248,17 @@ def test_what_is_linked_to_static_libraries_is_one_file(tmp_path: Path) -> None:
     recipe = torchscript.recipe(libtorch, "arm64-v8a", android.Choice(), tmp_path / "none")
 
     def built(name: str, *flags: str) -> android.Built:
-        made = toolchain("arm64-v8a", *flags)
-        return android.build(made, "arm64-v8a", recipe, tmp_path / name, told.append, sources)
+        chain = toolchain("arm64-v8a", *flags)
+        return android.build(chain, "arm64-v8a", recipe, tmp_path / name, messages.append, sources)
 
-    told: list[str] = []
-    found = built("good")
-    assert found.libraries == ()
-    assert len(told) == 4
-    placed = android.place(found, tmp_path / "runners")
-    assert [one.name for one in placed] == ["edgesweep_runner_full", "edgesweep_profiler_full"]
-    for one in placed:
-        assert (one.read_bytes(), one.stat().st_mode & 0o777) == (found.programs[one.name].read_bytes(), 0o755)
+    messages: list[str] = []
+    build = built("good")
+    assert build.libraries == ()
+    assert len(messages) == 4
+    placed = android.place(build, tmp_path / "runners")
+    assert [file.name for file in placed] == ["edgesweep_runner_full", "edgesweep_profiler_full"]
+    for file in placed:
+        assert (file.read_bytes(), file.stat().st_mode & 0o777) == (build.programs[file.name].read_bytes(), 0o755)
     with pytest.raises(BuildError, match="aligned to 4 KiB"):
         built("small", "-nostdlib", "-pie", "-Wl,-z,max-page-size=4096")
     (sources / "runner_batch.cpp").write_text("no C++\n")
@@ -277,7 +279,7 @@ def stand_in_aar(folder: Path, abi: str, value: int, extra: str = "") -> Path:
         argv = [COMPILERS[abi][0], *shared, f"-Wl,-soname,{target.name}", str(folder / f"{name}.cpp"), *needed]
         subprocess.run([*argv, "-o", str(target)], check=True)
     names: dict[str, bytes | Path] = {"headers/torch/script.h": b""}
-    names |= {f"jni/{abi}/{one.name}": one for one in folder.glob("*.so")}
+    names |= {f"jni/{abi}/{library.name}": library for library in folder.glob("*.so")}
     return archived(folder / "pytorch_android.aar", names)
 
 
@@ -292,21 +294,21 @@ def test_what_is_linked_to_an_archive_goes_to_the_device_with_its_libraries(
     sources = stand_in_sources(tmp_path / "sources")
     file = stand_in_aar(tmp_path / "aar", abi, 40)
     recipe = torchscript.recipe(file, abi, android.Choice(), tmp_path / "out")
-    told: list[str] = []
-    built = android.build(toolchain(abi), abi, recipe, tmp_path / "build", told.append, sources)
-    assert {one.name for one in built.libraries} == {"libpytorch_jni.so", "libfbjni.so"}
-    assert sum("comes along: its segments are aligned to 4 KiB" in one for one in told) == 2
+    messages: list[str] = []
+    built = android.build(toolchain(abi), abi, recipe, tmp_path / "build", messages.append, sources)
+    assert {library.name for library in built.libraries} == {"libpytorch_jni.so", "libfbjni.so"}
+    assert sum("comes along: its segments are aligned to 4 KiB" in message for message in messages) == 2
     android.place(built, runners_folder(abi))
     shutil.rmtree(tmp_path / "out")
     phone = replace(local_facts(), abi=abi, exec_context="shell")
-    for found in (programs.programs(phone)["pt"], programs.profilers(phone)["pt"]):
-        assert [Path(one).name for one in found.libraries] == ["libfbjni.so", "libpytorch_jni.so"]
-        there = push_program(LocalDevice(tmp_path / "device"), found)
+    for program in (programs.programs(phone)["pt"], programs.profilers(phone)["pt"]):
+        assert [Path(path).name for path in program.libraries] == ["libfbjni.so", "libpytorch_jni.so"]
+        pushed = push_program(LocalDevice(tmp_path / "device"), program)
         if abi == "x86_64":
-            assert subprocess.run([there], check=False).returncode == 42
+            assert subprocess.run([pushed], check=False).returncode == 42
 
     lite = {"edgesweep_runner_lite": built.programs["edgesweep_runner_full"]}
-    other = replace(built, programs=lite, libraries=tuple(map(Path, found.libraries)))
+    other = replace(built, programs=lite, libraries=tuple(map(Path, program.libraries)))
     android.place(other, runners_folder(abi))
     changed = tmp_path / "libfbjni.so"
     changed.write_bytes(b"of another release")
@@ -324,9 +326,9 @@ def test_a_library_that_needs_what_no_phone_has_is_refused(tmp_path: Path) -> No
     file = stand_in_aar(tmp_path / "aar", "arm64-v8a", 40)
     recipe = torchscript.recipe(file, "arm64-v8a", android.Choice(), tmp_path / "out")
     (tmp_path / "out/lib/libfbjni.so").unlink()
-    made = toolchain("arm64-v8a", *BARE, "-Wl,--allow-shlib-undefined")
+    chain = toolchain("arm64-v8a", *BARE, "-Wl,--allow-shlib-undefined")
     with pytest.raises(BuildError, match=r"libpytorch_jni\.so: it needs libfbjni\.so, which no phone has"):
-        android.build(made, "arm64-v8a", recipe, tmp_path / "build", print, sources)
+        android.build(chain, "arm64-v8a", recipe, tmp_path / "build", print, sources)
 
 
 @pytest.mark.system
@@ -340,13 +342,13 @@ def test_executorch_registers_what_is_linked_in_once(tmp_path: Path) -> None:
         archive_of(install / "lib", CROSS, name, content)
     recipe = executorch.recipe(install, "arm64-v8a", android.Choice(version="1.5.1"), tmp_path / "none")
     built = android.build(toolchain("arm64-v8a"), "arm64-v8a", recipe, tmp_path / "build", print, sources)
-    found = set(re.findall(rb"registered:(\w+);", built.programs["edgesweep_runner_executorch"].read_bytes()))
-    assert found == {b"executorch", b"optimized_native_cpu_ops_lib", b"quantized_ops_lib", b"xnnpack_backend"}
+    registered = set(re.findall(rb"registered:(\w+);", built.programs["edgesweep_runner_executorch"].read_bytes()))
+    assert registered == {b"executorch", b"optimized_native_cpu_ops_lib", b"quantized_ops_lib", b"xnnpack_backend"}
 
 
 @pytest.mark.system
 @pytest.mark.cross_compiler
-def test_onnx_runtime_is_found_in_archives_and_build_trees_and_its_real_runner_is_compiled(
+def test_onnx_runtime_of_archives_and_build_trees_is_found_and_its_runner_compiled(
     tmp_path: Path,
 ) -> None:
     source = tmp_path / "onnxruntime.cpp"
@@ -356,19 +358,19 @@ def test_onnx_runtime_is_found_in_archives_and_build_trees_and_its_real_runner_i
     subprocess.run([CROSS, "-shared", "-fPIC", "-nostdlib", PAGES, str(source), "-o", str(library)], check=True)
     file = archived(tmp_path / "onnxruntime-android.aar", {"jni/arm64-v8a/libonnxruntime.so": library})
 
-    def found(named: Path) -> Path:
+    def runtime_of(named: Path) -> Path:
         recipe = onnxruntime.recipe(named, "arm64-v8a", android.Choice(), tmp_path / "out")
         return recipe.opened["libonnxruntime.so"]
 
-    assert found(tmp_path / "build") == found(library.parent) == found(library) == library
-    assert found(file).read_bytes() == library.read_bytes()
+    assert runtime_of(tmp_path / "build") == runtime_of(library.parent) == runtime_of(library) == library
+    assert runtime_of(file).read_bytes() == library.read_bytes()
     assert not list(android.check(library, "arm64-v8a", toolchain("arm64-v8a"), own=False))
     # Debian's C and C++ libraries take the place of Android's, with their symbols.
     system = ("libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-aarch64.so.1")
     debian = subprocess.run([CROSS, "-print-file-name=libc.so.6"], capture_output=True, text=True, check=True)
-    made = replace(toolchain("arm64-v8a", "-pie", PAGES), system=system, libraries=Path(debian.stdout.strip()).parent)
+    chain = replace(toolchain("arm64-v8a", "-pie", PAGES), system=system, libraries=Path(debian.stdout.strip()).parent)
     recipe = onnxruntime.recipe(library, "arm64-v8a", android.Choice(), tmp_path / "out")
-    built = android.build(made, "arm64-v8a", recipe, tmp_path / "compiled", print)
+    built = android.build(chain, "arm64-v8a", recipe, tmp_path / "compiled", print)
     (program,) = built.programs.values()
     elf = read_elf(program)
     assert (elf.machine, elf.page_bytes >= 16_384, elf.text_relocations) == ("arm64-v8a", True, False)
@@ -378,8 +380,8 @@ def test_onnx_runtime_is_found_in_archives_and_build_trees_and_its_real_runner_i
     (tmp_path / "build" / "Debug").mkdir()
     shutil.copy(library, tmp_path / "build" / "Debug")
     with pytest.raises(BuildError, match=r"has 2 of libonnxruntime\.so"):
-        found(tmp_path / "build")
+        runtime_of(tmp_path / "build")
     source.write_text('extern "C" void another() {}\n')
     subprocess.run([CROSS, "-shared", "-fPIC", "-nostdlib", str(source), "-o", str(library)], check=True)
     with pytest.raises(BuildError, match="has no OrtGetApiBase"):
-        found(library)
+        runtime_of(library)

@@ -16,16 +16,16 @@ EIGHT_BIT = Kind(Type.TENSOR_QUANT8_ASYMM, (1, 4, 4, 2), 0.1, 3)
 
 
 def device(library: ctypes.CDLL, index: int) -> ctypes.c_void_p:
-    found = ctypes.c_void_p()
-    assert library.ANeuralNetworks_getDevice(index, ctypes.byref(found)) == 0
-    return found
+    handle = ctypes.c_void_p()
+    assert library.ANeuralNetworks_getDevice(index, ctypes.byref(handle)) == 0
+    return handle
 
 
 def supported(model: Model, *devices: ctypes.c_void_p, operations: int) -> list[bool]:
-    told = (ctypes.c_bool * operations)()
+    answers = (ctypes.c_bool * operations)()
     listed = (ctypes.c_void_p * len(devices))(*devices)
-    model.call("Model_getSupportedOperationsForDevices", model.handle, listed, len(devices), told)
-    return list(told)
+    model.call("Model_getSupportedOperationsForDevices", model.handle, listed, len(devices), answers)
+    return list(answers)
 
 
 def test_devices_say_what_they_are(library: ctypes.CDLL) -> None:
@@ -34,11 +34,11 @@ def test_devices_say_what_they_are(library: ctypes.CDLL) -> None:
     described = []
     for index in range(count.value):
         name, version, kind, level = ctypes.c_char_p(), ctypes.c_char_p(), ctypes.c_int32(), ctypes.c_int64()
-        one = device(library, index)
-        assert library.ANeuralNetworksDevice_getName(one, ctypes.byref(name)) == 0
-        assert library.ANeuralNetworksDevice_getVersion(one, ctypes.byref(version)) == 0
-        assert library.ANeuralNetworksDevice_getType(one, ctypes.byref(kind)) == 0
-        assert library.ANeuralNetworksDevice_getFeatureLevel(one, ctypes.byref(level)) == 0
+        handle = device(library, index)
+        assert library.ANeuralNetworksDevice_getName(handle, ctypes.byref(name)) == 0
+        assert library.ANeuralNetworksDevice_getVersion(handle, ctypes.byref(version)) == 0
+        assert library.ANeuralNetworksDevice_getType(handle, ctypes.byref(kind)) == 0
+        assert library.ANeuralNetworksDevice_getFeatureLevel(handle, ctypes.byref(level)) == 0
         described.append((name.value, version.value, kind.value, level.value))
     assert described == [
         (b"edgesweep-reference-conv8", b"1", 4, 30),
@@ -49,15 +49,15 @@ def test_devices_say_what_they_are(library: ctypes.CDLL) -> None:
 
 def convolution_and_relu(model: Model) -> None:
     """The RELU is added before the convolution whose result it takes: supported operations count as added."""
-    image = Values(torch.zeros(EIGHT_BIT.sizes, dtype=torch.uint8), 0.1, 3, given=True)
+    image = Values(torch.zeros(EIGHT_BIT.sizes, dtype=torch.uint8), 0.1, 3, is_input=True)
     weights = Values(torch.ones(2, 1, 1, 2, dtype=torch.uint8), 0.1, 0)
     bias = Values(torch.zeros(2, dtype=torch.int32), 0.1 * 0.1)
     arguments = [model.argument(part) for part in (image, weights, bias, 0, 0, 0, 0, 1, 1, 0)]
     between, output = model.operand(EIGHT_BIT), model.operand(EIGHT_BIT)
     for code, inputs, result in ((Code.RELU, [between], output), (Code.CONV_2D, arguments, between)):
-        given = (ctypes.c_uint32 * len(inputs))(*inputs)
+        indices = (ctypes.c_uint32 * len(inputs))(*inputs)
         results = (ctypes.c_uint32 * 1)(result)
-        model.call("Model_addOperation", model.handle, code, len(inputs), given, 1, results)
+        model.call("Model_addOperation", model.handle, code, len(inputs), indices, 1, results)
     model.finish([output])
 
 
@@ -101,7 +101,7 @@ def test_operations_run_in_the_order_that_their_values_ask_for(library: ctypes.C
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "message"),
     [
         (replace(EIGHT_BIT, scale=0.0), "scale 0"),
         (replace(EIGHT_BIT, scale=float("nan")), "scale nan"),
@@ -113,15 +113,15 @@ def test_operations_run_in_the_order_that_their_values_ask_for(library: ctypes.C
         (Kind(Type.TENSOR_FLOAT32, (65536, 65536, 65536)), "larger than 2 GB"),
     ],
 )
-def test_operands_that_cannot_be_are_refused(model: Model, kind: Kind, told: str) -> None:
-    refused(BAD_DATA, told, lambda: model.operand(kind))
+def test_operands_that_cannot_be_are_refused(model: Model, kind: Kind, message: str) -> None:
+    refused(BAD_DATA, message, lambda: model.operand(kind))
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [(bytes(20), "24 bytes long, but is 20"), (bytes(28), "24 bytes long, but is 28")]
+    ("content", "message"), [(bytes(20), "24 bytes long, but is 20"), (bytes(28), "24 bytes long, but is 28")]
 )
-def test_values_have_the_size_of_their_operand(model: Model, content: bytes, told: str) -> None:
-    refused(BAD_DATA, told, lambda: model.constant(FLOATS, content))
+def test_values_have_the_size_of_their_operand(model: Model, content: bytes, message: str) -> None:
+    refused(BAD_DATA, message, lambda: model.constant(FLOATS, content))
 
 
 def test_an_operand_of_open_sizes_has_no_fixed_value(model: Model) -> None:
@@ -133,7 +133,7 @@ CONVOLUTION = [IMAGE, WEIGHTS, BIAS, 0, 0, 0, 0, 1, 1, 0]
 
 
 @pytest.mark.parametrize(
-    ("code", "arguments", "told"),
+    ("code", "arguments", "message"),
     [
         (Code.RELU, [values(2), values(2)], "RELU: it does not take 2 operands"),
         (Code.RELU, [], "RELU: it does not take no operands"),
@@ -146,9 +146,9 @@ CONVOLUTION = [IMAGE, WEIGHTS, BIAS, 0, 0, 0, 0, 1, 1, 0]
     ],
 )
 def test_operations_refuse_operands_that_they_do_not_take(
-    library: ctypes.CDLL, code: int, arguments: list[object], told: str
+    library: ctypes.CDLL, code: int, arguments: list[object], message: str
 ) -> None:
-    refused(BAD_DATA, told, lambda: apply(library, code, arguments, IMAGE.kind))
+    refused(BAD_DATA, message, lambda: apply(library, code, arguments, IMAGE.kind))
 
 
 def changed(position: int, value: object) -> list[object]:
@@ -156,7 +156,7 @@ def changed(position: int, value: object) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (changed(7, 0), r"CONV_2D \(operation 0\): operand 7 is 0"),
         (changed(3, -1), "operand 3 is -1"),
@@ -169,12 +169,12 @@ def changed(position: int, value: object) -> list[object]:
         ([*CONVOLUTION, False, 2], "only one of its two dilations"),
     ],
 )
-def test_convolutions_refuse_what_does_not_fit(library: ctypes.CDLL, arguments: list[object], told: str) -> None:
-    refused(BAD_DATA, told, lambda: apply(library, Code.CONV_2D, arguments, IMAGE.kind))
+def test_convolutions_refuse_what_does_not_fit(library: ctypes.CDLL, arguments: list[object], message: str) -> None:
+    refused(BAD_DATA, message, lambda: apply(library, Code.CONV_2D, arguments, IMAGE.kind))
 
 
 @pytest.mark.parametrize(
-    ("code", "scale", "zero_point", "told"),
+    ("code", "scale", "zero_point", "message"),
     [
         (Code.RELU, 0.2, 3, "those of operand 0"),
         (Code.LOGISTIC, 0.1, 3, "1/256 and 0"),
@@ -182,29 +182,29 @@ def test_convolutions_refuse_what_does_not_fit(library: ctypes.CDLL, arguments: 
     ],
 )
 def test_results_are_quantized_as_nnapi_wants(
-    library: ctypes.CDLL, code: int, scale: float, zero_point: int, told: str
+    library: ctypes.CDLL, code: int, scale: float, zero_point: int, message: str
 ) -> None:
-    given = Values(torch.zeros(EIGHT_BIT.sizes, dtype=torch.uint8), 0.1, 3, given=True)
+    pixels = Values(torch.zeros(EIGHT_BIT.sizes, dtype=torch.uint8), 0.1, 3, is_input=True)
     result = replace(EIGHT_BIT, scale=scale, zero_point=zero_point)
-    refused(BAD_DATA, told, lambda: apply(library, code, [given], result))
+    refused(BAD_DATA, message, lambda: apply(library, code, [pixels], result))
 
 
 def test_products_need_a_coarser_scale_and_biases_the_product_of_scales(library: ctypes.CDLL) -> None:
-    given = Values(torch.zeros(EIGHT_BIT.sizes, dtype=torch.uint8), 0.5, 0, given=True)
-    refused(BAD_DATA, "scale above 0.25", lambda: apply(library, Code.MUL, [given, given, 0], EIGHT_BIT))
+    pixels = Values(torch.zeros(EIGHT_BIT.sizes, dtype=torch.uint8), 0.5, 0, is_input=True)
+    refused(BAD_DATA, "scale above 0.25", lambda: apply(library, Code.MUL, [pixels, pixels, 0], EIGHT_BIT))
     weights = Values(torch.ones(2, 1, 1, 2, dtype=torch.uint8), 0.5, 0)
     bias = Values(torch.zeros(2, dtype=torch.int32), 0.2)
-    arguments = [given, weights, bias, 0, 0, 0, 0, 1, 1, 0]
+    arguments = [pixels, weights, bias, 0, 0, 0, 0, 1, 1, 0]
     refused(BAD_DATA, "bias, has scale 0.2", lambda: apply(library, Code.CONV_2D, arguments, EIGHT_BIT))
 
 
 def test_channel_scales_are_needed_and_fit(library: ctypes.CDLL, model: Model) -> None:
-    given = Values(torch.zeros(EIGHT_BIT.sizes, dtype=torch.uint8), 0.1, 3, given=True)
+    pixels = Values(torch.zeros(EIGHT_BIT.sizes, dtype=torch.uint8), 0.1, 3, is_input=True)
     numbers = torch.ones(2, 1, 1, 2, dtype=torch.int8)
     bias = Values(torch.zeros(2, dtype=torch.int32))
 
     def run(weights: Values) -> torch.Tensor:
-        return apply(library, Code.CONV_2D, [given, weights, bias, 0, 0, 0, 0, 1, 1, 0], EIGHT_BIT)
+        return apply(library, Code.CONV_2D, [pixels, weights, bias, 0, 0, 0, 0, 1, 1, 0], EIGHT_BIT)
 
     refused(BAD_DATA, "has no scales per channel", lambda: run(Values(numbers)))
     refused(BAD_DATA, "3 scales", lambda: run(Values(numbers, channel_scales=(1.0, 1.0, 1.0))))
@@ -220,8 +220,8 @@ def test_a_value_that_nothing_writes_is_refused(model: Model) -> None:
 
 
 def test_only_optional_operands_may_be_left_out(model: Model) -> None:
-    both = [model.argument(values(2, 3)), model.argument(Values(torch.ones(2, 3)))]
-    output = model.operation(Code.ADD, [*both, model.constant(Kind(Type.INT32), None)], FLOATS)
+    addends = [model.argument(values(2, 3)), model.argument(Values(torch.ones(2, 3)))]
+    output = model.operation(Code.ADD, [*addends, model.constant(Kind(Type.INT32), None)], FLOATS)
     model.finish([output])
     refused(BAD_DATA, r"ADD \(operation 0\): operand 2 has no value", lambda: model.run([(FLOATS, (2, 3))]))
 
@@ -229,19 +229,19 @@ def test_only_optional_operands_may_be_left_out(model: Model) -> None:
 def test_cycles_are_refused(model: Model) -> None:
     first, second = model.operand(FLOATS), model.operand(FLOATS)
     for source, target in ((first, second), (second, first)):
-        one, other = (ctypes.c_uint32 * 1)(source), (ctypes.c_uint32 * 1)(target)
-        model.call("Model_addOperation", model.handle, Code.RELU, 1, one, 1, other)
+        index, other = (ctypes.c_uint32 * 1)(source), (ctypes.c_uint32 * 1)(target)
+        model.call("Model_addOperation", model.handle, Code.RELU, 1, index, 1, other)
     refused(BAD_DATA, "cycle", lambda: model.finish([second]))
 
 
 def test_an_operand_has_one_writer(model: Model) -> None:
     source = model.argument(values(2, 3))
     output = model.operation(Code.RELU, [source], FLOATS)
-    one, other = (ctypes.c_uint32 * 1)(source), (ctypes.c_uint32 * 1)(output)
+    index, other = (ctypes.c_uint32 * 1)(source), (ctypes.c_uint32 * 1)(output)
     refused(
         BAD_DATA,
         "has a value already",
-        lambda: model.call("Model_addOperation", model.handle, Code.RELU, 1, one, 1, other),
+        lambda: model.call("Model_addOperation", model.handle, Code.RELU, 1, index, 1, other),
     )
 
 
@@ -249,11 +249,11 @@ def test_indices_out_of_range_are_refused(model: Model) -> None:
     model.argument(values(2, 3))
     many = 2**30
     refused(BAD_DATA, "input 7 does not exist", lambda: model.operation(Code.RELU, [7], FLOATS))
-    one = (ctypes.c_uint32 * 1)(0)
+    index = (ctypes.c_uint32 * 1)(0)
     refused(
         BAD_DATA,
         f"{many} of them",
-        lambda: model.call("Model_addOperation", model.handle, Code.RELU, many, one, 1, one),
+        lambda: model.call("Model_addOperation", model.handle, Code.RELU, many, index, 1, index),
     )
 
 

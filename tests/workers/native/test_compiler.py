@@ -62,9 +62,9 @@ def test_who_waits_for_a_compiler_is_told_so_once(folder: Path, caplog: pytest.L
 def test_a_library_is_compiled_once_and_anew_when_what_it_includes_changes(folder: Path) -> None:
     first = compiler.shared_library("answer.cpp", "libanswer.so")
     assert answer(first) == 42
-    made = first.stat().st_mtime_ns
+    made_ns = first.stat().st_mtime_ns
     assert compiler.shared_library("answer.cpp", "libanswer.so") == first
-    assert first.stat().st_mtime_ns == made
+    assert first.stat().st_mtime_ns == made_ns
     (folder / "one.h").write_text("#define ONE 2\n")
     second = compiler.shared_library("answer.cpp", "libanswer.so")
     assert second != first

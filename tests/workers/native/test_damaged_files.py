@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.system, pytest.mark.compiler]
 ROOT = Path(__file__).parents[3]
 IMAGES, CLASSES = 2, 3
 DEADLINE_S = 60.0
-"""Of one process; `DeviceError("timeout")` after it fails the test."""
+"""The time of one process; `DeviceError("timeout")` after it fails the test."""
 REFUSED = {"load_failed", "run_failed", "runtime_skew", "wrong_format", "wrong_backend", "output_shape"}
 
 
@@ -43,7 +43,7 @@ def evaluation_of(file: Path, images: Path) -> RunRequest:
 
 
 def outcomes(request: RunRequest, program: str | None, folder: Path, seed: int, count: int) -> Counter[str]:
-    """How often the file of `request`, damaged, ended with which kind; `answered` where it was a whole report."""
+    """Count the kinds with which the damaged file of `request` ended; `answered` where it was a whole report."""
     device, model = LocalDevice(folder), Path(request.model)
     answers = Path(request.eval_outputs or "")
     content = model.read_bytes()

@@ -55,9 +55,9 @@ def broadcast_pair(data: st.DataObject, *, quantized: bool) -> tuple[Values, Val
     left = tuple(1 if data.draw(st.booleans()) else size for size in full)
     right = tuple(size if data.draw(st.booleans()) or own == 1 else 1 for size, own in zip(full, left, strict=True))
     right = right[data.draw(st.integers(0, len(right) - 1)) :]
-    given = (data.draw(st.booleans()), data.draw(st.booleans()))
+    are_inputs = (data.draw(st.booleans()), data.draw(st.booleans()))
     first = data.draw(tensors(left, quantized=quantized))
-    return first, data.draw(tensors(right, quantized=quantized, given=given[1]))
+    return first, data.draw(tensors(right, quantized=quantized, is_input=are_inputs[1]))
 
 
 FLOAT: dict[str, tuple[int, Compute]] = {"abs": (38, torch.abs), "exp": (49, torch.exp), "rsqrt": (83, torch.rsqrt)}
@@ -92,9 +92,9 @@ def test_matrices_multiply_for_each_image(library: ctypes.CDLL, data: st.DataObj
 
 def test_one_operand_may_stand_in_more_places_than_the_model_has_operands(library: ctypes.CDLL) -> None:
     model = Model(library)
-    values = model.argument(Values(torch.randn(1, 4, 4, 2), given=True))
-    one, two, zero = (model.argument(number) for number in (1, 2, 0))
-    padding, stride, size = [zero] * 4, [one] * 2, [two] * 2
+    values = model.argument(Values(torch.randn(1, 4, 4, 2), is_input=True))
+    unit, two, zero = (model.argument(number) for number in (1, 2, 0))
+    padding, stride, size = [zero] * 4, [unit] * 2, [two] * 2
     result = Kind(Type.TENSOR_FLOAT32, (1, 3, 3, 2))
     model.finish([model.operation(Code.AVERAGE_POOL_2D, [values, *padding, *stride, *size, zero], result)])
     model.free()
@@ -115,7 +115,7 @@ def test_arithmetic_broadcasts(library: ctypes.CDLL, name: str, data: st.DataObj
 @given(data=st.data())
 def test_division(library: ctypes.CDLL, data: st.DataObject) -> None:
     left, right = broadcast_pair(data, quantized=False)
-    right = Values(right.numbers.sign() * (right.numbers.abs() + 0.5), given=right.given)
+    right = Values(right.numbers.sign() * (right.numbers.abs() + 0.5), is_input=right.is_input)
     activation = data.draw(st.integers(0, 3))
     check(library, Code.DIV, [left, right, activation], activated(left.real / right.real, activation), left.kind)
 
@@ -145,15 +145,15 @@ def test_pairs_without_activation(library: ctypes.CDLL, name: str, data: st.Data
     ],
 )
 def test_integers_are_computed_as_integers(library: ctypes.CDLL, code: int, expected: list[int]) -> None:
-    left = Values(torch.tensor([7, -7, 5], dtype=torch.int32), given=True)
-    right = Values(torch.tensor([2, -2, 5], dtype=torch.int32), given=True)
+    left = Values(torch.tensor([7, -7, 5], dtype=torch.int32), is_input=True)
+    right = Values(torch.tensor([2, -2, 5], dtype=torch.int32), is_input=True)
     activation = [] if code in (Code.MAXIMUM, Code.MINIMUM) else [0]
     got = apply(library, code, [left, right, *activation], Kind(Type.TENSOR_INT32, (3,)))
     assert got.tolist() == expected
 
 
 def test_integers_are_not_divided_by_0(library: ctypes.CDLL) -> None:
-    left = Values(torch.tensor([7], dtype=torch.int32), given=True)
+    left = Values(torch.tensor([7], dtype=torch.int32), is_input=True)
     zero = Values(torch.tensor([0], dtype=torch.int32))
     with pytest.raises(NnapiError, match="DIV"):
         apply(library, Code.DIV, [left, zero, 0], Kind(Type.TENSOR_INT32, (1,)))
@@ -205,7 +205,7 @@ def test_dequantize_knows_the_scale_of_each_channel(library: ctypes.CDLL) -> Non
 
 
 def test_quantize_rounds_ties_away_from_zero_and_saturates(library: ctypes.CDLL) -> None:
-    values = Values(torch.tensor([0.5, 1.5, -0.5, -1.5, 1e30, -torch.inf, torch.nan]), given=True)
+    values = Values(torch.tensor([0.5, 1.5, -0.5, -1.5, 1e30, -torch.inf, torch.nan]), is_input=True)
     got = apply(library, Code.QUANTIZE, [values], Kind(Type.TENSOR_QUANT8_ASYMM, (7,), 1.0, 100))
     assert got.tolist() == [101, 102, 99, 98, 255, 0, 100]
 
@@ -219,14 +219,14 @@ def test_quantize_rounds_ties_away_from_zero_and_saturates(library: ctypes.CDLL)
     ],
 )
 def test_cast_counts_stored_numbers(library: ctypes.CDLL, kind: int, expected: list[float]) -> None:
-    values = Values(torch.tensor([-1.75, 2.5, 300.0]), given=True)
+    values = Values(torch.tensor([-1.75, 2.5, 300.0]), is_input=True)
     result = Kind(kind, (3,), 0.5, 7) if kind == Type.TENSOR_QUANT8_ASYMM else Kind(kind, (3,))
     assert apply(library, Code.CAST, [values], result).tolist() == expected
 
 
 def test_relaxed_float_rounds_operands_and_result_to_fp16(library: ctypes.CDLL) -> None:
     random = torch.Generator().manual_seed(0)
-    left = Values(torch.randn(500, generator=random), given=True)
+    left = Values(torch.randn(500, generator=random), is_input=True)
     right = Values(torch.randn(500, generator=random) * 100)
     got = apply(library, Code.MUL, [left, right, 0], Kind(Type.TENSOR_FLOAT32, (500,)), relaxed=True)
     assert torch.equal(got, (left.numbers.half().float() * right.numbers.half().float()).half().float())

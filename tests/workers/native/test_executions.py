@@ -17,19 +17,19 @@ pytestmark = pytest.mark.compiler
 
 
 class Run:
-    """One execution of RELU over 6 floats, or what `result` and `given` make of it."""
+    """One execution of RELU over 6 floats, or what `result` and `argument` make of it."""
 
-    def __init__(self, model: Model, given: Values | None = None, result: Kind | None = None) -> None:
+    def __init__(self, model: Model, argument: Values | None = None, result: Kind | None = None) -> None:
         self.model = model
-        self.given = given or values(2, 3)
+        self.argument = argument or values(2, 3)
         self.got = torch.zeros(2, 3)
-        relu_of(model, self.given, result)
+        relu_of(model, self.argument, result)
         self.execution = ctypes.c_void_p()
         model.call("Execution_create", model.compiled(), ctypes.byref(self.execution))
 
     def set_input(self, kind: Kind | None = None, length: int = 24, index: int = 0) -> None:
-        structure = ctypes.byref((kind or self.given.kind).structure())
-        room = ctypes.c_void_p(self.given.numbers.data_ptr())
+        structure = ctypes.byref((kind or self.argument.kind).structure())
+        room = ctypes.c_void_p(self.argument.numbers.data_ptr())
         self.model.call("Execution_setInput", self.execution, index, structure, room, ctypes.c_size_t(length))
 
     def set_output(self, length: int = 24, index: int = 0) -> None:
@@ -42,9 +42,9 @@ class Run:
 
 @pytest.fixture
 def run(model: Model) -> Iterator[Run]:
-    made = Run(model)
-    yield made
-    model.library.ANeuralNetworksExecution_free(made.execution)
+    new_run = Run(model)
+    yield new_run
+    model.library.ANeuralNetworksExecution_free(new_run.execution)
 
 
 def test_inputs_and_outputs_must_be_there_and_fit(run: Run) -> None:
@@ -63,21 +63,21 @@ def test_an_execution_is_computed_once(run: Run) -> None:
     run.set_input()
     run.set_output()
     run.compute()
-    assert torch.equal(run.got, run.given.numbers.relu())
+    assert torch.equal(run.got, run.argument.numbers.relu())
     assert run.model.sizes(run.execution, 0) == (2, 3)
     refused(BAD_STATE, "computed before", run.compute)
     refused(BAD_STATE, "fixed", run.set_input)
 
 
 def test_a_batch_of_nothing_is_refused(model: Model) -> None:
-    open_batch = Values(torch.zeros(0, 3), given=True)
+    open_batch = Values(torch.zeros(0, 3), is_input=True)
     run = Run(model, open_batch)
     refused(BAD_DATA, r"sizes \[0, 3\]: all must be known and none 0", lambda: run.set_input(length=0))
 
 
 def test_a_buffer_that_is_too_small_is_told_the_sizes(model: Model) -> None:
-    given = Values(torch.ones(2, 3), given=True)
-    run = Run(model, given, Kind(Type.TENSOR_FLOAT32, (0, 3)))
+    zero_batch = Values(torch.ones(2, 3), is_input=True)
+    run = Run(model, zero_batch, Kind(Type.TENSOR_FLOAT32, (0, 3)))
     run.set_input()
     run.set_output(length=20)
     refused(INSUFFICIENT, "needs 24 bytes, but has 20", run.compute)
@@ -95,7 +95,7 @@ def test_events_wait_for_what_was_started(run: Run) -> None:
     run.model.call("Execution_startCompute", run.execution, ctypes.byref(event))
     run.model.call("Event_wait", event)
     run.model.call("Event_wait", event)
-    assert torch.equal(run.got, run.given.numbers.relu())
+    assert torch.equal(run.got, run.argument.numbers.relu())
     run.model.library.ANeuralNetworksEvent_free(event)
 
 
@@ -108,19 +108,19 @@ def test_events_say_why_a_started_execution_failed(run: Run) -> None:
 
 
 def memory(model: Model, size: int, protect: int, descriptor: int, offset: int = 0) -> ctypes.c_void_p:
-    made = ctypes.c_void_p()
-    parts = ctypes.c_size_t(size), protect, descriptor, ctypes.c_size_t(offset), ctypes.byref(made)
+    handle = ctypes.c_void_p()
+    parts = ctypes.c_size_t(size), protect, descriptor, ctypes.c_size_t(offset), ctypes.byref(handle)
     model.call("Memory_createFromFd", *parts)
-    return made
+    return handle
 
 
 def test_values_inputs_and_outputs_come_from_memory(model: Model, tmp_path: Path) -> None:
-    both = mmap.PROT_READ | mmap.PROT_WRITE
+    access = mmap.PROT_READ | mmap.PROT_WRITE
     file = tmp_path / "shared"
     left, right = torch.arange(6.0), torch.full((6,), 10.0)
     file.write_bytes(bytes(8) + left.numpy().tobytes() + right.numpy().tobytes() + bytes(24))
     descriptor = os.open(file, os.O_RDWR)
-    shared = memory(model, 72, both, descriptor, 8)
+    shared = memory(model, 72, access, descriptor, 8)
     os.close(descriptor)
     source, fixed = model.operand(FLOATS), model.operand(FLOATS)
     size = ctypes.c_size_t(24)

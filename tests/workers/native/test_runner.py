@@ -22,6 +22,7 @@ from sweeps.variant import Variant
 from tests.workers.runtimes.conftest import inputs_of
 from tests.workers.runtimes.nets import Keeps
 from tests.workers.runtimes.runs import RUNNER, asking_for, evaluating, request_of
+from tests.workers.runtimes.scripted_modules import Expects, Flat, Image, Pair
 from workers.cores import clusters
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Logits
@@ -72,7 +73,7 @@ class Ended:
     stderr: bytes
 
     def error(self) -> RunnerError:
-        """What it gave up for, without a word on stderr: no abort, no crash."""
+        """The error that the runner gave up with, without a word on stderr: no abort, no crash."""
         assert (self.code, self.stderr) == (ERROR_EXIT, b""), self
         with pytest.raises(RunnerError) as caught:
             runner_report.parse(self.stdout)
@@ -109,9 +110,9 @@ def ask(call: Callable[..., Ended], program: str) -> Callable[[RunRequest], Ende
 def run(ask: Callable[[RunRequest], Ended]) -> Callable[[RunRequest], RunReport]:
     def run(request: RunRequest) -> RunReport:
         ended = ask(request)
-        found = runner_report.parse(ended.stdout)
+        report = runner_report.parse(ended.stdout)
         assert (ended.code, ended.stderr) == (0, b"")
-        return found
+        return report
 
     return run
 
@@ -129,14 +130,14 @@ def mobilenet() -> BuildInputs:
 @pytest.fixture(scope="module")
 def artifact(mobilenet: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunRequest]:
     """The variant of `VARIANTS`, built once, as a request for three iterations."""
-    made: dict[str, RunRequest] = {}
+    requests: dict[str, RunRequest] = {}
 
     def artifact(name: str) -> RunRequest:
-        if name not in made:
+        if name not in requests:
             out = tmp_path_factory.mktemp("it's $HOME")
             manifest = RUNTIME.build(VARIANTS[name], "a" * 64, mobilenet, out)
-            made[name] = replace(asking_for(manifest, out), iterations=3)
-        return made[name]
+            requests[name] = replace(asking_for(manifest, out), iterations=3)
+        return requests[name]
 
     return artifact
 
@@ -169,7 +170,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def python_logits() -> Iterator[Callable[[RunRequest], Logits]]:
-    """What the Python runner answers. Torch is imported once, and every request gets a process of its own."""
+    """The answers of the Python runner. Torch is imported once, and every request gets a process of its own."""
     argv = [sys.executable, "-W", "ignore", "-c", PYTHON_RUNNER]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
@@ -198,10 +199,10 @@ def test_both_runners_answer_the_same(
     request = replace(artifact(name), **evaluating(tmp_path, torch.from_numpy(mobilenet.verification)))
     if request.backend == "nnapi":
         request = replace(request, reference=nnapi)
-    found = run(request)
-    assert (found.eval_images, found.eval_classes, found.samples_ns) == (24, 10, ())
-    assert (found.backend_ran, found.engine_ran) == (request.backend, request.engine)
-    assert found.reference == (request.backend == "nnapi")
+    report = run(request)
+    assert (report.eval_images, report.eval_classes, report.samples_ns) == (24, 10, ())
+    assert (report.backend_ran, report.engine_ran) == (request.backend, request.engine)
+    assert report.reference == (request.backend == "nnapi")
     answered = logits(request)
     Path(request.eval_outputs or "").unlink()
     expected = python_logits(request)
@@ -211,7 +212,7 @@ def test_both_runners_answer_the_same(
         np.testing.assert_allclose(answered, expected, rtol=0, atol=1e-5)
     eager = mobilenet.verification_logits
     closeness = sqnr_db(eager, answered.reshape(eager.shape))
-    assert closeness is None or closeness > (10 if "int8" in name else 60)  # of the model, not of zeros
+    assert closeness is None or closeness > (10 if "int8" in name else 60)  # the answers are the model's, not zeros
 
 
 @pytest.mark.smoke
@@ -222,17 +223,17 @@ def test_a_block_reports_every_iteration_and_what_ran(
     threads = 1 if "int8" in name else 2
     request = replace(artifact(name), warmup_iterations=4, iterations=7, threads=threads)
     for reuse in (True, False):
-        found = run(replace(request, reuse_input=reuse))
-        assert found.runner == native_runner.runner()
-        assert found.runtime_version == torch.__version__.partition("+")[0]
-        assert (found.file_version_max, found.bytecode_version_max) == (10, 9)
-        assert (len(found.warmup_ns), len(found.samples_ns)) == (4, 7)
-        assert all(10_000 < sample < 10_000_000_000 for sample in found.samples_ns)
-        assert (found.backend_ran, found.engine_ran, found.threads_ran) == ("cpu", request.engine, threads)
-        assert found.cpus_ran == tuple(sorted(os.sched_getaffinity(0)))
-        assert found.rss_before_load_bytes is not None
-        assert found.rss_peak_bytes is not None
-        assert 0 < found.rss_peak_bytes - found.rss_before_load_bytes < 200_000_000
+        report = run(replace(request, reuse_input=reuse))
+        assert report.runner == native_runner.runner()
+        assert report.runtime_version == torch.__version__.partition("+")[0]
+        assert (report.file_version_max, report.bytecode_version_max) == (10, 9)
+        assert (len(report.warmup_ns), len(report.samples_ns)) == (4, 7)
+        assert all(10_000 < sample < 10_000_000_000 for sample in report.samples_ns)
+        assert (report.backend_ran, report.engine_ran, report.threads_ran) == ("cpu", request.engine, threads)
+        assert report.cpus_ran == tuple(sorted(os.sched_getaffinity(0)))
+        assert report.rss_before_load_bytes is not None
+        assert report.rss_peak_bytes is not None
+        assert 0 < report.rss_peak_bytes - report.rss_before_load_bytes < 200_000_000
 
 
 @pytest.mark.alone
@@ -240,9 +241,9 @@ def test_a_block_takes_at_least_its_seconds_and_ends_after_its_maximum(
     artifact: Callable[[str], RunRequest], run: Callable[[RunRequest], RunReport]
 ) -> None:
     request = artifact("fp32 nhwc pt")
-    found = run(replace(request, warmup_seconds=0.2, iterations=1, min_seconds=0.3))
-    assert sum(found.warmup_ns) > 0.15e9
-    assert sum(found.samples_ns) > 0.25e9
+    report = run(replace(request, warmup_seconds=0.2, iterations=1, min_seconds=0.3))
+    assert sum(report.warmup_ns) > 0.15e9
+    assert sum(report.samples_ns) > 0.25e9
     bounded = run(replace(request, iterations=10**7, max_seconds=0.2))
     assert 0.1e9 < sum(bounded.samples_ns) < 30e9
     assert len(run(replace(request, iterations=50, max_seconds=0.0)).samples_ns) == 1
@@ -262,7 +263,7 @@ def test_every_thread_stays_on_the_cpus_that_were_asked_for(
 ) -> None:
     cpu = max(os.sched_getaffinity(0))
     request = replace(artifact("fp32 nhwc pt"), threads=2, cpus=str(cpu), iterations=1, min_seconds=3.0)
-    seen: dict[str, set[int]] = {}
+    affinities: dict[str, set[int]] = {}
     argv = RUNTIME.command(request, program)
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -273,22 +274,17 @@ def test_every_thread_stays_on_the_cpus_that_were_asked_for(
         while process.poll() is None:
             for task in Path(f"/proc/{process.pid}/task").iterdir():
                 try:
-                    seen[task.name] = os.sched_getaffinity(int(task.name))
+                    affinities[task.name] = os.sched_getaffinity(int(task.name))
                 except ProcessLookupError:
                     continue  # ended meanwhile
         rest = [json.loads(line) for line in process.stdout]
     assert next(event["cpus"] for event in rest if event["event"] == "ran") == [cpu]
-    assert len(seen) > 1
-    assert {tuple(cpus) for cpus in seen.values()} == {(cpu,)}
+    assert len(affinities) > 1
+    assert {tuple(cpus) for cpus in affinities.values()} == {(cpu,)}
     for cpus in (f"{cpu},4000", "0,", "99999999999"):
         assert refused(replace(request, cpus=cpus)).kind == "bad_cpus", cpus
     if len(clusters()) < 2:
         assert "there are no big ones" in refused(replace(request, cpus="big")).message
-
-
-class Flat(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.flatten(1)
 
 
 class Talker(torch.nn.Module):
@@ -303,8 +299,8 @@ def test_the_last_batch_need_not_be_full_and_the_input_is_quantized_outside(
 ) -> None:
     images = torch.linspace(-1, 1, 5 * 48).reshape(5, 3, 4, 4)
     plain = replace(saved(tmp_path, Flat(), form), **evaluating(tmp_path, images))
-    found = run(plain)
-    assert (found.eval_images, found.eval_classes) == (5, 48)
+    report = run(plain)
+    assert (report.eval_images, report.eval_classes) == (5, 48)
     np.testing.assert_array_equal(logits(plain), images.flatten().numpy())
     assert not (tmp_path / "out.bin.partial").exists()
     quantized = {
@@ -330,16 +326,8 @@ def test_an_input_is_reused_and_filled_anew_or_is_one_of_its_own(
 ) -> None:
     request = replace(saved(tmp_path, Keeps()), iterations=5)
     assert len(run(replace(request, reuse_input=False)).samples_ns) == 5
-    told = refused(request)
-    assert (told.kind, told.message) == ("run_failed", "an input was given twice")
-
-
-class Expects(torch.nn.Module):
-    """Raises with what it was given."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        assert bool(x.max() < -5), f"given {x.flatten()[0].item()} {x.is_contiguous(memory_format=torch.channels_last)}"
-        return x.flatten(1)
+    error = refused(request)
+    assert (error.kind, error.message) == ("run_failed", "an input was given twice")
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -352,21 +340,11 @@ def test_an_input_that_the_file_carries_is_given_as_it_lies_there(
     with build_state("none"):
         file = bundle(Path(plain.model), images, tmp_path, spec, "channels_last")
     timing = ("--model", str(file), "--iter", "3", "--use-bundled-input")
-    told = call(*timing, "1").error()
-    assert (told.kind, "given 7" in told.message, "True" in told.message) == ("run_failed", True, True)
+    error = call(*timing, "1").error()
+    assert (error.kind, "given 7" in error.message, "True" in error.message) == ("run_failed", True, True)
     assert len(runner_report.parse(call(*timing, "0").stdout).samples_ns) == 3
     assert call(*timing, "-1").error().message == "the model carries 2 inputs, counted from 0, and none is -1"
     assert call("--model", plain.model, "--use-bundled-input=0").error().kind == "no_bundled_input"
-
-
-class Pair(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return x, x
-
-
-class Image(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -380,8 +358,8 @@ class Image(torch.nn.Module):
 def test_an_output_that_is_no_logits_is_told(
     refused: Callable[[RunRequest], RunnerError], tmp_path: Path, form: Format, module: torch.nn.Module, message: str
 ) -> None:
-    told = refused(replace(saved(tmp_path, module, form), **evaluating(tmp_path, torch.zeros(2, 3, 4, 4))))
-    assert (told.kind, told.message) == ("bad_output", message)
+    error = refused(replace(saved(tmp_path, module, form), **evaluating(tmp_path, torch.zeros(2, 3, 4, 4))))
+    assert (error.kind, error.message) == ("bad_output", message)
     assert not (tmp_path / "out.bin").exists()
 
 
@@ -433,8 +411,8 @@ BAD_WORDS = (
 def test_arguments_that_make_no_sense_are_refused(call: Callable[..., Ended]) -> None:
     for words in BAD_WORDS:
         dims = () if "--input-dims" in words else ("--input-dims", "1,3")
-        told = call("--model", "none.pt", *dims, *words).error()
-        assert told.kind == "bad_arguments", words
+        error = call("--model", "none.pt", *dims, *words).error()
+        assert error.kind == "bad_arguments", words
     assert call().error().message == "--model is missing"
 
 
@@ -492,12 +470,12 @@ def test_an_artifact_that_is_newer_than_the_runtime_is_told_as_such(
     message: str,
 ) -> None:
     request = saved(tmp_path, Doubled(), form)
-    told = refused(
+    error = refused(
         replace(request, model=str(rewritten(Path(request.model), tmp_path / f"newer.{form}", end, old, new)))
     )
-    assert told.kind == "runtime_skew"
-    assert message in told.message
-    assert "newer runtime on the device" in told.message
+    assert error.kind == "runtime_skew"
+    assert message in error.message
+    assert "newer runtime on the device" in error.message
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -507,8 +485,8 @@ def test_truncated_files_are_told(refused: Callable[[RunRequest], RunnerError], 
     for number in range(1, 4):
         file = tmp_path / f"cut{number}.{form}"
         file.write_bytes(content[: len(content) * number // 4])
-        told = refused(replace(request, model=str(file)))
-        assert (told.kind, f"{file.name} is no whole archive" in told.message) == ("load_failed", True)
+        error = refused(replace(request, model=str(file)))
+        assert (error.kind, f"{file.name} is no whole archive" in error.message) == ("load_failed", True)
 
 
 def small() -> torch.nn.Module:
@@ -531,9 +509,9 @@ def test_an_emulated_backend_is_never_timed(
     refused: Callable[[RunRequest], RunnerError], call: Callable[..., Ended], nnapi: str, tmp_path: Path
 ) -> None:
     request = for_nnapi(tmp_path, "pt")
-    told = refused(replace(request, reference=nnapi))
-    assert (told.kind, "an emulated backend's time is never a time" in told.message) == ("emulated", True)
-    # Nor where the reference lies where the system looks for libraries.
+    error = refused(replace(request, reference=nnapi))
+    assert (error.kind, "an emulated backend's time is never a time" in error.message) == ("emulated", True)
+    # A reference where the system looks for libraries is not timed either.
     words = ("--model", request.model, "--backend", "nnapi", "--input-dims", "1,3,8,8")
     assert call(*words, LD_LIBRARY_PATH=str(Path(nnapi).parent)).error().kind == "emulated"
     assert refused(request).kind == "backend_missing"
@@ -549,28 +527,28 @@ def test_what_nnapi_refuses_is_told_with_its_reason(
     refused: Callable[[RunRequest], RunnerError], nnapi: str, tmp_path: Path, form: Format
 ) -> None:
     images = evaluating(tmp_path, torch.zeros(2, 3, 8, 8))
-    told = refused(replace(for_nnapi(tmp_path, form, operand_type=77), reference=nnapi, **images))
-    assert told.kind == "nnapi_compile_failed"
-    assert "NNAPI returned error: 4 (bad data: " in told.message
+    error = refused(replace(for_nnapi(tmp_path, form, operand_type=77), reference=nnapi, **images))
+    assert error.kind == "nnapi_compile_failed"
+    assert "NNAPI returned error: 4 (bad data: " in error.message
     wide = replace(for_nnapi(tmp_path, form), reference=nnapi, input_shape=(2, 3, 8, 8), **images)
-    told = refused(wide)
-    assert told.kind == "nnapi_run_failed"
-    assert "input 0 has sizes [2, 3, 8, 8], but the model declares [1, 3, 8, 8]" in told.message
+    error = refused(wide)
+    assert error.kind == "nnapi_run_failed"
+    assert "input 0 has sizes [2, 3, 8, 8], but the model declares [1, 3, 8, 8]" in error.message
 
 
 def listed(argv: Sequence[str]) -> NnapiListing:
     return runner_report.listing(subprocess.run(argv, capture_output=True, check=True, timeout=120).stdout)
 
 
-def test_accelerators_and_what_each_takes_of_a_model_are_listed_as_by_the_python_runner(
+def test_accelerators_and_their_part_of_a_model_are_listed_as_by_the_python_runner(
     program: str, artifact: Callable[[str], RunRequest], nnapi: str
 ) -> None:
     words = ("--nnapi-devices", "--reference", nnapi)
     assert [device.accepts for device in listed((program, *words)).devices] == [None, None]
     words = (*words, "--model", artifact("nnapi int8 full nhwc ptl").model)
-    found = listed((program, *words))
-    assert found == listed((*RUNNER, *words))
-    assert [set(device.accepts or ()) for device in found.devices] == [{True, False}, {True}]
+    accelerators = listed((program, *words))
+    assert accelerators == listed((*RUNNER, *words))
+    assert [set(device.accepts or ()) for device in accelerators.devices] == [{True, False}, {True}]
 
 
 @pytest.mark.smoke
@@ -601,9 +579,9 @@ def test_a_damaged_nnapi_model_is_not_listed(call: Callable[..., Ended], nnapi: 
 
 @pytest.mark.smoke
 def test_the_program_is_made_once_and_needs_no_python(program: str) -> None:
-    made = Path(program).stat().st_mtime_ns
+    made_ns = Path(program).stat().st_mtime_ns
     assert str(native_runner.program()) == program
-    assert Path(program).stat().st_mtime_ns == made
+    assert Path(program).stat().st_mtime_ns == made_ns
     needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     assert "libtorch_cpu.so" in needed
     assert "libpython" not in needed

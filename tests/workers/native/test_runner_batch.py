@@ -12,6 +12,7 @@ import pytest
 from sweeps.errors import RunnerError
 from tests.workers.runtimes import batches, runs
 from tests.workers.runtimes.batches import REFUSED, RUNTIME, kinds, run_batch, saved
+from tests.workers.runtimes.scripted_modules import Flat
 from workers.runtimes.interface import RunReport
 from workers.runtimes.torchscript import native_runner
 from workers.runtimes.torchscript.runner import batch
@@ -112,12 +113,12 @@ def test_the_hash_of_an_artifact_is_that_of_its_bytes_whatever_their_number(tmp_
     (tmp_path / "batch.jsonl").write_bytes(RUNTIME.batch_file(requests))
     argv = RUNTIME.batch_command(str(tmp_path / "batch.jsonl"), 60.0, program)
     events = [json.loads(line) for line in subprocess.run(argv, capture_output=True, check=True).stdout.splitlines()]
-    found = [event["sha256"] for event in events if event["event"] == "artifact"]
-    assert found == [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    hashes = [event["sha256"] for event in events if event["event"] == "artifact"]
+    assert hashes == [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
 
 
 def test_alone_it_does_what_it_did(tmp_path: Path, program: str) -> None:
-    flat = saved(tmp_path, batches.Flat())
+    flat = saved(tmp_path, Flat())
     ended = subprocess.run(RUNTIME.command(flat, program), capture_output=True, check=True)
     alone = RUNTIME.parse(ended.stdout)
     (inside,) = run_batch(tmp_path, [flat], program)

@@ -152,14 +152,14 @@ def test_resize_to_the_nearest_pixel(library: ctypes.CDLL, data: st.DataObject) 
     if target[0] % height == 0 and target[1] % width == 0 and data.draw(st.booleans()):
         size = [target[1] / width, target[0] / height]
     if not is_nchw:
-        image = Values(image.numbers.permute(0, 2, 3, 1), image.scale, image.zero_point, given=True)
+        image = Values(image.numbers.permute(0, 2, 3, 1), image.scale, image.zero_point, is_input=True)
         expected = expected.permute(0, 2, 3, 1)
     options: list[Argument] = [is_nchw, False, True] if centered else [is_nchw]
     moves(library, Code.RESIZE_NEAREST_NEIGHBOR, [image, *size, *options], expected.contiguous(), data)
 
 
 def test_resize_with_aligned_corners_keeps_the_corners(library: ctypes.CDLL) -> None:
-    image = Values(torch.arange(3.0).reshape(1, 1, 1, 3), given=True)
+    image = Values(torch.arange(3.0).reshape(1, 1, 1, 3), is_input=True)
     expected = torch.tensor([0.0, 1.0, 1.0, 2.0, 2.0]).reshape(1, 1, 1, 5)  # from 0, 0.5, 1, 1.5 and 2
     kind = type(image.kind)(image.kind.type, (1, 1, 1, 5))
     got = apply(library, Code.RESIZE_NEAREST_NEIGHBOR, [image, 5, 1, True, True], kind)
@@ -176,6 +176,6 @@ def test_channel_shuffle(library: ctypes.CDLL, data: st.DataObject) -> None:
 
 
 def test_a_result_of_other_sizes_than_declared_is_refused(library: ctypes.CDLL) -> None:
-    values = Values(torch.zeros(2, 6), given=True)
+    values = Values(torch.zeros(2, 6), is_input=True)
     with pytest.raises(NnapiError, match=r"RESHAPE \(operation 0\): its result has sizes \[3, 4\], but operand 2"):
         apply(library, Code.RESHAPE, [values, [3, 4]], type(values.kind)(values.kind.type, (4, 3)))

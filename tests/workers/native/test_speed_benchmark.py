@@ -61,10 +61,10 @@ def inputs() -> BuildInputs:
 
 @pytest.fixture(scope="module")
 def case(inputs: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
-    made: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
 
     def case(name: str) -> Case:
-        if name not in made:
+        if name not in cases:
             out = tmp_path_factory.mktemp("it's $HOME")
             manifest = TorchScript().build(VARIANTS[name], "a" * 64, inputs, out)
             sibling = eval_sibling(manifest, out / manifest.file, inputs.verification[:6], out)
@@ -73,8 +73,8 @@ def case(inputs: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -> Calla
             evaluation = replace(request, model=str(out / sibling.file))
             # A quantized input is in the sibling only.
             timing = evaluation if "full" in name else request
-            made[name] = Case(manifest, str(speed_benchmark(form)), timing, evaluation)
-        return made[name]
+            cases[name] = Case(manifest, str(speed_benchmark(form)), timing, evaluation)
+        return cases[name]
 
     return case
 
@@ -83,42 +83,42 @@ def ended(argv: list[str]) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(argv, capture_output=True, check=False, timeout=120)
 
 
-def asked(request: RunRequest, program: str, image: int) -> list[str]:
+def answer_command(request: RunRequest, program: str, image: int) -> list[str]:
     return TOOL.question(request, program, request.model, image).argv
 
 
 def answered(argv: list[str]) -> list[float]:
-    found = ended(argv)
-    assert (found.returncode, found.stderr) == (0, b"")
-    return TOOL.parse_answer(ToolOutput(stdout=found.stdout, stderr=found.stderr))
+    process = ended(argv)
+    assert (process.returncode, process.stderr) == (0, b"")
+    return TOOL.parse_answer(ToolOutput(stdout=process.stdout, stderr=process.stderr))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_tool_answers_what_the_python_runner_answers_to_four_decimals(
     case: Callable[[str], Case], inputs: BuildInputs, tmp_path: Path, name: str
 ) -> None:
-    made = case(name)
-    assert TOOL.reason_against(made.evaluation) is None
-    found = np.array([answered(asked(made.evaluation, made.program, image)) for image in range(6)])
-    given = torch.from_numpy(inputs.verification[:6])
-    report = run_in_python(replace(made.timing, model=_plain(made), **evaluating(tmp_path, given)))
+    tool_case = case(name)
+    assert TOOL.reason_against(tool_case.evaluation) is None
+    logits = np.array([answered(answer_command(tool_case.evaluation, tool_case.program, image)) for image in range(6)])
+    images = torch.from_numpy(inputs.verification[:6])
+    report = run_in_python(replace(tool_case.timing, model=_plain(tool_case), **evaluating(tmp_path, images)))
     expected: Logits = answers(tmp_path, report)
-    assert found.shape == expected.shape == (6, 10)
+    assert logits.shape == expected.shape == (6, 10)
     # Half of the last digit, and what another summation may differ by.
-    np.testing.assert_allclose(found, expected, rtol=5e-5, atol=5e-5 + 1e-5)
-    assert np.ptp(expected, axis=0).max() > 0.1  # of the images, not of zeros
+    np.testing.assert_allclose(logits, expected, rtol=5e-5, atol=5e-5 + 1e-5)
+    assert np.ptp(expected, axis=0).max() > 0.1  # the answers are the images', not zeros
 
 
-def _plain(made: Case) -> str:
-    return str(Path(made.evaluation.model).with_name(made.manifest.file))
+def _plain(tool_case: Case) -> str:
+    return str(Path(tool_case.evaluation.model).with_name(tool_case.manifest.file))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_tool_times_every_iteration(case: Callable[[str], Case], name: str) -> None:
-    made = case(name)
-    found = ended(TOOL.timing(made.timing, made.program).argv)
-    assert (found.returncode, found.stderr) == (0, b"")
-    report = TOOL.parse(ToolOutput(stdout=found.stdout, stderr=found.stderr), made.timing)
+    tool_case = case(name)
+    process = ended(TOOL.timing(tool_case.timing, tool_case.program).argv)
+    assert (process.returncode, process.stderr) == (0, b"")
+    report = TOOL.parse(ToolOutput(stdout=process.stdout, stderr=process.stderr), tool_case.timing)
     assert len(report.samples_ns) == 5
     assert all(100_000 < sample < 10_000_000_000 for sample in report.samples_ns)
     assert report.engine_ran == ("none" if "fp32" in name else ENGINE)
@@ -126,44 +126,45 @@ def test_the_tool_times_every_iteration(case: Callable[[str], Case], name: str) 
 
 def test_the_engine_that_runs_is_the_library_s_default(case: Callable[[str], Case], tmp_path: Path) -> None:
     """The Python runner under another engine answers otherwise, so that agreement above is the engine's."""
-    made = case("int8 core pt")
-    given = torch.from_numpy(inputs_of_case(made))
-    default = answers(tmp_path, run_in_python(replace(made.timing, **evaluating(tmp_path, given))))
-    other = replace(made.timing, engine="qnnpack", **evaluating(tmp_path, given))
+    tool_case = case("int8 core pt")
+    images = torch.from_numpy(inputs_of_case(tool_case))
+    default = answers(tmp_path, run_in_python(replace(tool_case.timing, **evaluating(tmp_path, images))))
+    other = replace(tool_case.timing, engine="qnnpack", **evaluating(tmp_path, images))
     assert not np.allclose(default, answers(tmp_path, run_in_python(other)), rtol=5e-5, atol=6e-5)
 
 
-def inputs_of_case(made: Case) -> np.ndarray:
-    shape = (6, *made.manifest.input.shape[1:])
+def inputs_of_case(tool_case: Case) -> np.ndarray:
+    shape = (6, *tool_case.manifest.input.shape[1:])
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
 def test_what_the_tool_refuses_is_told(case: Callable[[str], Case]) -> None:
-    made = case("int8 full pt")
-    none = ended(TOOL.timing(replace(made.timing, model=_plain(made)), made.program).argv)
-    few = ended(asked(made.evaluation, made.program, 6))
-    assert [found.returncode for found in (none, few)] == [1, 1]
-    assert [refusal(found).kind for found in (none, few)] == ["no_bundled_input", "no_bundled_input"]
+    tool_case = case("int8 full pt")
+    none = ended(TOOL.timing(replace(tool_case.timing, model=_plain(tool_case)), tool_case.program).argv)
+    few = ended(answer_command(tool_case.evaluation, tool_case.program, 6))
+    assert [process.returncode for process in (none, few)] == [1, 1]
+    assert [refusal(process).kind for process in (none, few)] == ["no_bundled_input", "no_bundled_input"]
 
 
-def refusal(found: subprocess.CompletedProcess[bytes]) -> RunnerError:
-    told = TOOL.refusal(ToolOutput(stdout=found.stdout, stderr=found.stderr))
-    assert told is not None
-    return told
+def refusal(process: subprocess.CompletedProcess[bytes]) -> RunnerError:
+    error = TOOL.refusal(ToolOutput(stdout=process.stdout, stderr=process.stderr))
+    assert error is not None
+    return error
 
 
 def test_a_flag_that_the_tool_does_not_know_is_named_and_vulkan_is_one_that_it_knows(
     case: Callable[[str], Case],
 ) -> None:
-    made = case("fp32 pt")
-    unknown, known = (
-        ended([*TOOL.timing(made.timing, made.program).argv, flag]) for flag in ("--threads=1", "--vulkan=true")
+    tool_case = case("fp32 pt")
+    unknown, vulkan = (
+        ended([*TOOL.timing(tool_case.timing, tool_case.program).argv, flag])
+        for flag in ("--threads=1", "--vulkan=true")
     )
     assert (unknown.returncode, refusal(unknown).kind) == (1, "bad_arguments")
     assert refusal(unknown).message == "C10 flag: unrecognized commandline argument: --threads=1"
     # The wheel has no Vulkan.
-    assert (known.returncode, refusal(known).kind) == (-6, "crashed")
-    assert "vulkan" in refusal(known).message.lower()
+    assert (vulkan.returncode, refusal(vulkan).kind) == (-6, "crashed")
+    assert "vulkan" in refusal(vulkan).message.lower()
 
 
 @pytest.mark.parametrize("form", ["pt", "ptl"])
@@ -171,12 +172,12 @@ def test_an_operator_that_fails_is_told_in_its_own_words(tmp_path: Path, form: F
     with build_state("none"):
         model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 4)).eval()
         file = save(script(model), tmp_path, form).file
-    found = ended(TOOL.timing(request_of(file, 1, 3, 5, 5), str(speed_benchmark(form))).argv)
-    assert found.returncode == -6
-    told = refusal(found)
-    assert told.kind == "run_failed"
-    assert told.message.startswith("mat1 and mat2 shapes cannot be multiplied (1x75 and 48x4)")
-    assert "\n" not in told.message
+    process = ended(TOOL.timing(request_of(file, 1, 3, 5, 5), str(speed_benchmark(form))).argv)
+    assert process.returncode == -6
+    error = refusal(process)
+    assert error.kind == "run_failed"
+    assert error.message.startswith("mat1 and mat2 shapes cannot be multiplied (1x75 and 48x4)")
+    assert "\n" not in error.message
 
 
 class Tells(torch.nn.Module):
@@ -207,9 +208,9 @@ def test_openmp_has_the_threads_of_its_variable_and_not_of_the_flag(
     request = replace(request_of(file, 1, 1, 512, 512), iterations=10**9)
     assert threads_in_main_runs(TOOL.timing(request, program).argv) == 1
     more = TOOL.timing(replace(request, threads=4), program).argv
-    one = [word.replace("OMP_NUM_THREADS=4", "OMP_NUM_THREADS=1") for word in more]
-    assert more != one
-    assert threads_in_main_runs(one) == 1
+    single = [word.replace("OMP_NUM_THREADS=4", "OMP_NUM_THREADS=1") for word in more]
+    assert more != single
+    assert threads_in_main_runs(single) == 1
 
 
 def threads_in_main_runs(argv: list[str]) -> int:
@@ -227,11 +228,11 @@ def test_an_exception_that_nobody_catches_is_told(case: Callable[[str], Case], t
     fp32 = case("fp32 pt")
     lite_of_full = ended(TOOL.timing(fp32.timing, case("fp32 ptl").program).argv)
     no_file = ended(TOOL.timing(replace(fp32.timing, model=str(tmp_path / "none.pt")), fp32.program).argv)
-    for found, words in ((lite_of_full, "failed locating file bytecode.pkl"), (no_file, "No such file")):
-        assert found.returncode == -6
-        assert b"Starting benchmark." not in found.stdout
-        assert refusal(found).kind == "crashed"
-        assert words in refusal(found).message
+    for process, words in ((lite_of_full, "failed locating file bytecode.pkl"), (no_file, "No such file")):
+        assert process.returncode == -6
+        assert b"Starting benchmark." not in process.stdout
+        assert refusal(process).kind == "crashed"
+        assert words in refusal(process).message
 
 
 @pytest.mark.parametrize(
@@ -259,23 +260,23 @@ def test_an_artifact_that_is_newer_than_the_tool_is_told(
 ) -> None:
     with build_state("none"):
         newer = rewritten(plain(tmp_path, form), tmp_path / f"newer.{form}", edits)
-    told = refusal(ended(TOOL.timing(request_of(newer, 1, 3, 4, 4), str(speed_benchmark(form))).argv))
-    assert told.kind == "runtime_skew"
-    assert told.message.startswith(message)
-    assert "no newer than the runtime" in told.message
+    error = refusal(ended(TOOL.timing(request_of(newer, 1, 3, 4, 4), str(speed_benchmark(form))).argv))
+    assert error.kind == "runtime_skew"
+    assert error.message.startswith(message)
+    assert "no newer than the runtime" in error.message
 
 
 @pytest.mark.parametrize("name", ["fp32 pt", "int8 full ptl"])
 def test_a_hundred_images_make_a_sibling_of_their_own_size(
     case: Callable[[str], Case], tmp_path: Path, name: str
 ) -> None:
-    made = case(name)
+    tool_case = case(name)
     images = np.random.default_rng(0).standard_normal((130, 3, 64, 64)).astype(np.float32)
-    images.setflags(write=False)  # as Ray hands them over
-    sibling = eval_sibling(made.manifest, Path(_plain(made)), images, tmp_path)
+    images.setflags(write=False)  # Ray hands over such arrays
+    sibling = eval_sibling(tool_case.manifest, Path(_plain(tool_case)), images, tmp_path)
     assert sibling.images == MAX_IMAGES == 100
     value_bytes = 1 if "full" in name else 4
-    grown = (tmp_path / sibling.file).stat().st_size - made.manifest.file_bytes
+    grown = (tmp_path / sibling.file).stat().st_size - tool_case.manifest.file_bytes
     assert 0 < grown - 100 * 3 * 64 * 64 * value_bytes < 100_000
-    last = replace(made.evaluation, model=str(tmp_path / sibling.file))
-    assert len(answered(asked(last, made.program, 99))) == 10
+    last = replace(tool_case.evaluation, model=str(tmp_path / sibling.file))
+    assert len(answered(answer_command(last, tool_case.program, 99))) == 10

@@ -24,7 +24,7 @@ data_given = given(data=st.data())
 def filters(draw: Any, shape: tuple[int, ...], channel_dimension: int, *, quantized: bool) -> Values:
     """Weights; 8-bit ones with one scale and zero point, or symmetric with a scale per channel."""
     if not quantized or not draw(st.booleans()):
-        return draw(tensors(shape, quantized=quantized, spread=1.0, given=False))
+        return draw(tensors(shape, quantized=quantized, spread=1.0, is_input=False))
     random = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     numbers = torch.randint(-127, 128, shape, generator=random, dtype=torch.int8)
     scales = torch.rand(shape[channel_dimension], generator=random) * 0.05 + 0.001
@@ -125,12 +125,12 @@ def test_transposed_convolution(library: ctypes.CDLL, data: st.DataObject) -> No
         operands: list[Argument] = [left, right, top, bottom, strides[1], strides[0]]
     else:
         # With SAME, an image of n pixels came from any size whose strides number n.
-        wanted = [size[i] * strides[i] - draw(st.integers(0, strides[i] - 1)) for i in range(2)]
-        (top, bottom), (left, right) = (same_padding(wanted[i], filter_size[i], strides[i], 1) for i in range(2))
+        shape = [size[i] * strides[i] - draw(st.integers(0, strides[i] - 1)) for i in range(2)]
+        (top, bottom), (left, right) = (same_padding(shape[i], filter_size[i], strides[i], 1) for i in range(2))
         # Pixels that no filter reached hold the bias alone.
-        reached = functional.pad(whole - real_bias[:, None, None], (0, wanted[1], 0, wanted[0]))
-        real = reached[:, :, top : top + wanted[0], left : left + wanted[1]] + real_bias[:, None, None]
-        target = laid_out(torch.empty(batch, outputs, *wanted), is_nchw).shape
+        reached = functional.pad(whole - real_bias[:, None, None], (0, shape[1], 0, shape[0]))
+        real = reached[:, :, top : top + shape[0], left : left + shape[1]] + real_bias[:, None, None]
+        target = laid_out(torch.empty(batch, outputs, *shape), is_nchw).shape
         operands = [list(target), SAME, strides[1], strides[0]]
     operands += [activation, is_nchw]
     expected = laid_out(activated(real, activation), is_nchw)
@@ -185,7 +185,7 @@ def test_fully_connected(library: ctypes.CDLL, data: st.DataObject) -> None:
 def test_long_8_bit_sums_stay_exact(library: ctypes.CDLL) -> None:
     # 4,608 products of up to 255 x 255 leave the integers that float32 holds; the bias takes all but a few units away.
     random = torch.Generator().manual_seed(0)
-    image = Values(torch.randint(200, 256, (1, 3, 3, 512), generator=random, dtype=torch.uint8), 0.5, 0, given=True)
+    image = Values(torch.randint(200, 256, (1, 3, 3, 512), generator=random, dtype=torch.uint8), 0.5, 0, is_input=True)
     weights = Values(torch.randint(200, 256, (4, 3, 3, 512), generator=random, dtype=torch.uint8), 0.5, 0)
     left = torch.tensor([5, 100, 200, 77])
     sums = (image.numbers.long() * weights.numbers.long()).sum((1, 2, 3))

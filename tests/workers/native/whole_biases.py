@@ -10,7 +10,9 @@ def with_whole_biases(module: GraphModule, example: Tensor) -> GraphModule:
     scales: dict[str, float] = {}
     layers = {name: layer for name, layer in module.named_modules() if hasattr(layer, "scale")}
     hooks = [
-        layer.register_forward_pre_hook(lambda _, given, name=name: scales.__setitem__(name, given[0].q_scale()))
+        layer.register_forward_pre_hook(
+            lambda _, arguments, name=name: scales.__setitem__(name, arguments[0].q_scale())
+        )
         for name, layer in layers.items()
     ]
     module(example)

@@ -12,6 +12,7 @@ import torch
 from sweeps.batches import NotReached
 from sweeps.errors import RunnerError
 from tests.workers.runtimes.runs import request_of
+from tests.workers.runtimes.scripted_modules import Divide, Endless, Flat
 from workers.devices.local import LocalDevice
 from workers.measure import processes
 from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, RunRequest
@@ -53,27 +54,10 @@ REFUSED: dict[bytes, str] = {
 """Files of batches by their content, with words of the error."""
 
 
-class Flat(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.flatten(1)
-
-
 class Talker(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         print('{"event": "item", "number": 9}')  # noqa: T201  # TorchScript prints it
         return x.flatten(1)
-
-
-class Endless(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        while bool(x.sum() < 1e30):
-            x = x * 1.0
-        return x
-
-
-class Divide(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * float(5 % (x.size(0) - 1))  # TorchScript does not look at the divisor: SIGFPE
 
 
 class Shapes(torch.nn.Module):
@@ -99,8 +83,8 @@ def quantized(folder: Path) -> RunRequest:
 
 
 def hashes(requests: Sequence[RunRequest]) -> list[str]:
-    """Of the requests' files; of one that is not there, that of nothing."""
-    files = [Path(one.model) for one in requests]
+    """Hash the requests' files; a file that is not there has the hash of nothing."""
+    files = [Path(request.model) for request in requests]
     return [hashlib.sha256(file.read_bytes() if file.is_file() else b"").hexdigest() for file in files]
 
 
@@ -121,7 +105,7 @@ def run_batch(
 def kinds(outcomes: Sequence[BatchOutcome]) -> list[str]:
     """`report`, `not reached`, or the kind of the error."""
     names = {RunReport: "report", NotReached: "not reached"}
-    return [one.kind if isinstance(one, RunnerError) else names[type(one)] for one in outcomes]
+    return [outcome.kind if isinstance(outcome, RunnerError) else names[type(outcome)] for outcome in outcomes]
 
 
 def check_reports(folder: Path, program: str | None, runner: str) -> None:
@@ -139,7 +123,7 @@ def check_reports(folder: Path, program: str | None, runner: str) -> None:
         replace(int8, engine="x86", reuse_input=False),
         saved(folder, Flat(), "ptl"),
     ]
-    items = [replace(one, threads=2) for one in items]
+    items = [replace(request, threads=2) for request in items]
     (folder / "batch.jsonl").write_bytes(RUNTIME.batch_file(items))
     argv = RUNTIME.batch_command(str(folder / "batch.jsonl"), 60.0, program)
     ended = subprocess.run(argv, capture_output=True, check=True)
@@ -154,14 +138,16 @@ def check_reports(folder: Path, program: str | None, runner: str) -> None:
         "report",
         "report",
     ]
-    reports = [one for one in outcomes if isinstance(one, RunReport)]
-    assert [len(one.samples_ns) for one in reports] == [20_001, 5, 5, 5, 5]
-    assert {len(one.warmup_ns) for one in reports} == {2}
-    assert [one.engine_ran for one in reports] == ["none", "none", "qnnpack", "x86", "none"]
-    assert {(one.runner, one.threads_ran, one.backend_ran) for one in reports} == {(f"{runner} batch 1", 2, "cpu")}
-    assert all(sample > 0 for one in reports for sample in one.samples_ns)
-    told = b'{"event": "item", "number": 9}'
-    assert ended.stderr.splitlines().count(told) == 8, "what a model prints is not in the report"
+    reports = [report for report in outcomes if isinstance(report, RunReport)]
+    assert [len(report.samples_ns) for report in reports] == [20_001, 5, 5, 5, 5]
+    assert {len(report.warmup_ns) for report in reports} == {2}
+    assert [report.engine_ran for report in reports] == ["none", "none", "qnnpack", "x86", "none"]
+    assert {(report.runner, report.threads_ran, report.backend_ran) for report in reports} == {
+        (f"{runner} batch 1", 2, "cpu")
+    }
+    assert all(sample > 0 for report in reports for sample in report.samples_ns)
+    line = b'{"event": "item", "number": 9}'
+    assert ended.stderr.splitlines().count(line) == 8, "what a model prints is not in the report"
 
 
 def check_hang(folder: Path, program: str | None) -> None:
@@ -179,12 +165,12 @@ def check_crash(folder: Path, program: str | None) -> None:
 
 
 def check_memory(folder: Path, program: str | None) -> None:
-    """Of a batch of equal artifacts, the last has as much memory before it and at its peak as the second."""
+    """In a batch of equal artifacts, the last has as much memory before it and at its peak as the second."""
     size = 12288 * 850 * 4
     large = saved(folder, torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12288, 850)), "pt", 1, 3, 64, 64)
     outcomes = run_batch(folder, [large] * 6, program)
-    reports = [one for one in outcomes if isinstance(one, RunReport)]
-    befores, peaks = ([getattr(one, f"rss_{name}_bytes") for one in reports] for name in ("before_load", "peak"))
+    reports = [report for report in outcomes if isinstance(report, RunReport)]
+    befores, peaks = ([getattr(report, f"rss_{name}_bytes") for report in reports] for name in ("before_load", "peak"))
     assert len(reports) == 6
     assert max(befores) - befores[0] < size / 2
     assert max(peaks) - peaks[0] < size / 2

@@ -57,15 +57,15 @@ def package(source: str, shape: tuple[int, int, int, int], arguments: dict[str, 
     return replace(bare, state=state.getvalue())
 
 
-def build_inputs(made: ModelPackage) -> BuildInputs:
-    size = made.input_shape[-1]
+def build_inputs(tiny_package: ModelPackage) -> BuildInputs:
+    size = tiny_package.input_shape[-1]
     verification = images(24, size, 2)
     try:
-        logits = eager_logits(load_eager(made), verification, made.input_shape[0])
+        logits = eager_logits(load_eager(tiny_package), verification, tiny_package.input_shape[0])
     except (AttributeError, ArithmeticError):
-        logits = np.zeros((24, 4), np.float32)  # of a network that is built to fail
+        logits = np.zeros((24, 4), np.float32)  # this network is built to fail
     return BuildInputs(
-        package=made,
+        package=tiny_package,
         calibration=images(32, size, 1),
         calibration_id="c" * 64,
         verification=verification,

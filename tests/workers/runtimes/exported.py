@@ -1,6 +1,5 @@
 """The runtimes beside PyTorch Mobile: what is built of one small network for their tests, and runs of it."""
 
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,7 +43,7 @@ CHOICES: dict[str, dict[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         "an older opset": ({"opset": 18}, AVX2),
     },
 }
-"""Of each runtime, by name: axes of a sweep file, and features of an x86 CPU."""
+"""The builds of each runtime, by name: axes of a sweep file, and features of an x86 CPU."""
 
 NAMES = tuple(pytest.param(name, marks=[pytest.mark.runtime(name), pytest.mark.xdist_group(name)]) for name in CHOICES)
 """For tests of each of them: builds are made on one worker."""
@@ -58,7 +57,7 @@ class Exported:
     form: str
     built: Mapping[str, tuple[Path, Manifest]]
     stages: Mapping[str, int]
-    """How often each stage ran."""
+    """The number of runs of each stage."""
 
     def asking_for(self, name: str) -> RunRequest:
         folder, manifest = self.built[name]
@@ -70,11 +69,10 @@ class Exported:
         return self.runtime.programs(facts)[self.form].path
 
     def ran(self, request: RunRequest, program: str | None = None) -> RunReport:
-        ended = subprocess.run(self.runtime.command(request, program), capture_output=True, check=False)
-        return self.runtime.parse(ended.stdout)
+        # In a fork, where it is the Python runner: its reports are the same, and importing torch takes seconds.
+        return self.runtime.parse(FORKS.run(self.runtime.command(request, program), 120.0).stdout)
 
     def refused(self, request: RunRequest, program: str | None = None) -> RunnerError:
-        # In a fork, where it is the Python runner: what is refused is the same, and importing torch takes seconds.
         ended = FORKS.run(self.runtime.command(request, program), 120.0)
         assert ended.returncode != 0
         with pytest.raises(RunnerError) as caught:
@@ -93,10 +91,10 @@ def build_all(name: str, inputs: BuildInputs, folder: Path) -> Exported:
     assert isinstance(runtime, BatchRuntime)
     shared = folder / "shared"
     shared.mkdir()
-    found = {}
+    built = {}
     for choice, (axes, features) in CHOICES[name].items():
         out = folder / f"it's {choice}"
         out.mkdir()
-        found[choice] = out, runtime.build(variant_of(name, axes, features), "k" * 64, inputs, out, shared)
-    form = Path(found["fp32"][1].file).suffix.removeprefix(".")
-    return Exported(runtime=runtime, form=form, built=found, stages=dict(stages.stages_of(shared).ran))
+        built[choice] = out, runtime.build(variant_of(name, axes, features), "k" * 64, inputs, out, shared)
+    form = Path(built["fp32"][1].file).suffix.removeprefix(".")
+    return Exported(runtime=runtime, form=form, built=built, stages=dict(stages.stages_of(shared).ran))

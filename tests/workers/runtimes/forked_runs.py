@@ -28,7 +28,7 @@ def run(request: RunRequest) -> RunReport:
 
 
 def refusal(argv: Sequence[str]) -> RunnerError:
-    """What the runner gave up for, without a word on stderr: no traceback, no crash."""
+    """Return the error that the runner gave up with, without a word on stderr: no traceback, no crash."""
     assert argv[0] == sys.executable
     ended = FORKS.run([*argv], _DEADLINE_S)
     assert (ended.returncode, ended.stderr) == (ERROR_EXIT, b"")

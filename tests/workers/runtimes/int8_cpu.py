@@ -1,4 +1,4 @@
-"""What this machine's CPU does with sums of 8-bit products, and processes in which it does as another one."""
+"""This machine's CPU may saturate sums of 8-bit products, and processes can run as on another CPU."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ _AS_AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2", 
 
 @cache
 def here_sums_are_exact() -> bool:
-    """As a plan for this machine sees it."""
+    """Tell whether sums of 8-bit products are exact here, as a plan for this machine sees it."""
     facts = local_facts()
     return not saturates_int8(facts.abi, facts.cpu_features)
 

@@ -87,7 +87,7 @@ class Infinite(nn.Module):
 
 
 class Python(nn.Module):
-    """Neither script nor trace can take it."""
+    """A network that neither script nor trace can take."""
 
     def __init__(self):
         super().__init__()
@@ -159,7 +159,7 @@ class Gate(nn.Module):
 
 
 class Gated(nn.Module):
-    """What can be traced around what cannot, in a list, in a sequence, in place, and called by name."""
+    """Parts that can be traced around one that cannot, in a list, in a sequence, in place, and called by name."""
 
     def __init__(self):
         super().__init__()
@@ -261,7 +261,7 @@ class Double(nn.Module):
 
 
 class ValueDependent(nn.Module):
-    """Which way it takes depends on the image."""
+    """A network whose way depends on the image."""
 
     def __init__(self):
         super().__init__()
@@ -273,7 +273,7 @@ class ValueDependent(nn.Module):
 
 
 class TwoAnswers(nn.Module):
-    """Its answers are in a tuple."""
+    """A network whose answers are in a tuple."""
 
     def __init__(self):
         super().__init__()
@@ -285,7 +285,7 @@ class TwoAnswers(nn.Module):
 
 
 class TwoNamed(TwoAnswers):
-    """Its answers are in a dict."""
+    """A network whose answers are in a dict."""
 
     def forward(self, x):
         answer, means = super().forward(x)
@@ -293,7 +293,7 @@ class TwoNamed(TwoAnswers):
 
 
 class BrightPixels(nn.Module):
-    """How many answers there are depends on the image."""
+    """A network whose number of answers depends on the image."""
 
     def __init__(self):
         super().__init__()
@@ -305,7 +305,7 @@ class BrightPixels(nn.Module):
 
 
 class Blurred(nn.Module):
-    """Its first convolution has constants for weights: a buffer that is not saved, and a plain tensor."""
+    """A network whose first convolution has constants for weights: a buffer that is not saved, and a plain tensor."""
 
     def __init__(self):
         super().__init__()

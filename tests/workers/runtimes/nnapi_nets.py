@@ -180,7 +180,7 @@ FLOAT_NETS: dict[str, type[nn.Module]] = {
 
 
 class Int8(nn.Module):
-    """What quantized MobileNets are made of: ReLU6, hardswish, squeeze and excite, additions, a concatenation."""
+    """The parts of quantized MobileNets: ReLU6, hardswish, squeeze and excite, additions, a concatenation."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -61,7 +61,7 @@ def run(request: RunRequest) -> RunReport:
 
 
 def refusal(argv: Sequence[str]) -> RunnerError:
-    """What the runner gave up for, without a word on stderr: no traceback, no crash."""
+    """Return the error that the runner gave up with, without a word on stderr: no traceback, no crash."""
     ended = subprocess.run(argv, capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (ERROR_EXIT, b"")
     with pytest.raises(RunnerError) as caught:

@@ -119,13 +119,13 @@ def test_eager_models_have_batches_too(tmp_path: Path) -> None:
 
 def test_what_cannot_share_a_process_makes_no_file(tmp_path: Path) -> None:
     flat = runs.request_of(tmp_path / "model.pt", 1, 3, 4, 4)
-    for others, words in (
+    for requests, words in (
         ([replace(flat, threads=2)], "threads and CPUs"),
         ([replace(flat, cpus="0")], "threads and CPUs"),
         ([replace(flat, eval_inputs="i", eval_outputs="o")], "only times"),
     ):
         with pytest.raises(ValueError, match=words):
-            RUNTIME.batch_file([flat, *others])
+            RUNTIME.batch_file([flat, *requests])
     with pytest.raises(ValueError, match="at least one"):
         RUNTIME.batch_file([])
 

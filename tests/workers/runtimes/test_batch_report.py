@@ -33,17 +33,17 @@ def refusal(stdout: bytes) -> RunnerError:
 
 
 def test_each_item_is_read_as_a_report_of_its_own() -> None:
-    others = SAMPLE | {"ns": [5, 6]}
+    samples = SAMPLE | {"ns": [5, 6]}
     outcomes = parse(
-        transcript(BATCH), item(0), item(1, START, LOAD, FIRST, others, RAN, END), item(2), transcript(BATCH_END)
+        transcript(BATCH), item(0), item(1, START, LOAD, FIRST, samples, RAN, END), item(2), transcript(BATCH_END)
     )
     assert kinds(outcomes) == ["report"] * 3
     alone = runner_report.parse(transcript(*WHOLE))
-    one, other, _ = outcomes
-    assert isinstance(one, RunReport)
+    report, other, _ = outcomes
+    assert isinstance(report, RunReport)
     assert isinstance(other, RunReport)
-    assert (one.samples_ns, other.samples_ns) == (alone.samples_ns, (5, 6))
-    assert (one.runner, alone.runner) == ("python-torchscript 1 batch 1", "python-torchscript 1")
+    assert (report.samples_ns, other.samples_ns) == (alone.samples_ns, (5, 6))
+    assert (report.runner, alone.runner) == ("python-torchscript 1 batch 1", "python-torchscript 1")
 
 
 def test_an_item_with_an_error_does_not_end_the_batch() -> None:
@@ -63,10 +63,10 @@ def test_every_cut_keeps_what_had_ended_and_names_where_it_ended() -> None:
         if not begun:
             assert refusal(cut).kind in ("no_report", "truncated", "garbled")
             continue
-        found = kinds(batch_report.parse(cut, ASKED))
+        outcomes = kinds(batch_report.parse(cut, ASKED))
         ended = sum(length >= len(head) + sum(map(len, parts[: number + 1])) for number in range(3))
-        assert found[:ended] == ["report"] * ended
-        rest = found[ended:]
+        assert outcomes[:ended] == ["report"] * ended
+        rest = outcomes[ended:]
         if rest:
             assert rest[0] in ("truncated", "no_report", "garbled", "not reached"), length
             assert rest[1:] == ["not reached"] * len(rest[1:])

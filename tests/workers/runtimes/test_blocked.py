@@ -40,24 +40,24 @@ class Network:
         self.weights.append(numpy_helper.from_array(np.asarray(values), name))
         return name
 
-    def conv(self, taken: str, channels: int, group: int = 1, weights: Sequence[str] = ()) -> str:
-        given = weights or (self.weight(channels, self.channels[taken] // group, 3, 3), self.weight(channels))
-        return self.add("Conv", taken, *given, channels=channels, group=group, pads=[1, 1, 1, 1])
+    def conv(self, source: str, channels: int, group: int = 1, weights: Sequence[str] = ()) -> str:
+        parameters = weights or (self.weight(channels, self.channels[source] // group, 3, 3), self.weight(channels))
+        return self.add("Conv", source, *parameters, channels=channels, group=group, pads=[1, 1, 1, 1])
 
-    def mean(self, taken: str, keepdims: int = 1, axes: Sequence[int] = (-1, -2)) -> str:
-        return self.add("ReduceMean", taken, self.constant(np.array(axes, np.int64)), keepdims=keepdims)
+    def mean(self, source: str, keepdims: int = 1, axes: Sequence[int] = (-1, -2)) -> str:
+        return self.add("ReduceMean", source, self.constant(np.array(axes, np.int64)), keepdims=keepdims)
 
     def model(self, output: str) -> bytes:
         import onnx
         from onnx import TensorProto, helper
 
-        taken = helper.make_tensor_value_info("input", TensorProto.FLOAT, [2, self.channels["input"], 9, 7])
-        given = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
-        graph = helper.make_graph(self.nodes, "network", [taken], [given], self.weights)
+        input_info = helper.make_tensor_value_info("input", TensorProto.FLOAT, [2, self.channels["input"], 9, 7])
+        output_info = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "network", [input_info], [output_info], self.weights)
         model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
         # With all shapes in it, as the exporter writes them.
-        known: bytes = onnx.shape_inference.infer_shapes(model, strict_mode=True).SerializeToString()
-        return known
+        inferred: bytes = onnx.shape_inference.infer_shapes(model, strict_mode=True).SerializeToString()
+        return inferred
 
 
 def narrow(model: bytes) -> list[str]:
@@ -65,15 +65,15 @@ def narrow(model: bytes) -> list[str]:
     import onnx
 
     graph = onnx.load_from_string(model).graph
-    dims = {one.name: one.dims for one in graph.initializer}
-    found = []
+    dims = {tensor.name: tensor.dims for tensor in graph.initializer}
+    names = []
     for node in graph.node:
         if node.op_type == "Conv" and node.input[1] in dims:
             outputs, inputs = dims[node.input[1]][:2]
             grouped = any(attribute.name == "group" and attribute.i > 1 for attribute in node.attribute)
             if outputs < 16 or (inputs < 16 and not grouped and node.input[0] != "input"):
-                found.append(str(node.output[0]))
-    return found
+                names.append(str(node.output[0]))
+    return names
 
 
 def operators(model: bytes) -> list[str]:
@@ -83,7 +83,7 @@ def operators(model: bytes) -> list[str]:
 
 
 def refused(model: bytes) -> str:
-    """Why nothing becomes of it."""
+    """Return the reason for which the model is not rewritten."""
     from workers.runtimes.onnxruntime.blocked import blocked
 
     with pytest.raises(BuildError) as caught:
@@ -93,29 +93,29 @@ def refused(model: bytes) -> str:
 
 
 def changed(model: bytes) -> bytes:
-    """What becomes of it, whose answers are compared first."""
+    """Rewrite the model, and compare the answers first."""
     import onnx
     import onnxruntime
 
     from workers.runtimes.onnxruntime.blocked import blocked
 
-    made = blocked(model)
-    onnx.checker.check_model(onnx.load_from_string(made), full_check=True)
+    result = blocked(model)
+    onnx.checker.check_model(onnx.load_from_string(result), full_check=True)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     answers = []
-    graph = onnx.load_from_string(made).graph
+    graph = onnx.load_from_string(result).graph
     # ONNX Runtime warns of weights that no node reads.
-    assert {one.name for one in graph.initializer} <= {name for node in graph.node for name in node.input}
-    for one in (model, made):
-        session = onnxruntime.InferenceSession(one, options, providers=["CPUExecutionProvider"])
-        taken = session.get_inputs()[0]
-        images = np.random.default_rng(1).standard_normal(taken.shape).astype(np.float32)
-        answers.append(session.run(None, {taken.name: images})[0])
+    assert {tensor.name for tensor in graph.initializer} <= {name for node in graph.node for name in node.input}
+    for content in (model, result):
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        input_info = session.get_inputs()[0]
+        images = np.random.default_rng(1).standard_normal(input_info.shape).astype(np.float32)
+        answers.append(session.run(None, {input_info.name: images})[0])
     assert answers[0].shape == answers[1].shape
     # Sums in another order: float32 keeps 7 digits of the largest terms.
     np.testing.assert_allclose(answers[1], answers[0], rtol=0, atol=1e-5 * max(1.0, float(np.abs(answers[0]).max())))
-    return made
+    return result
 
 
 def test_a_mobilenet_stays_in_blocks_to_its_pooling() -> None:
@@ -128,10 +128,10 @@ def test_a_mobilenet_stays_in_blocks_to_its_pooling() -> None:
     flat = net.add("Flatten", net.mean(last), axis=1)
     model = net.model(net.add("Gemm", flat, net.weight(24, 10)))
     assert len(narrow(model)) == 5
-    made = changed(model)
-    assert narrow(made) == []
-    assert operators(made).count("GlobalAveragePool") == 2
-    assert "ReduceMean" not in operators(made)
+    result = changed(model)
+    assert narrow(result) == []
+    assert operators(result).count("GlobalAveragePool") == 2
+    assert "ReduceMean" not in operators(result)
 
 
 def test_a_mean_that_drops_height_and_width_is_a_pooling_too() -> None:
@@ -157,10 +157,10 @@ def test_what_keeps_channels_apart_keeps_its_tensors_in_blocks() -> None:
 
     for operator in sorted(ACTIVATIONS | BINARY | POOLINGS):
         net = Network()
-        taken = net.conv("input", 8)
+        blocked_output = net.conv("input", 8)
         kernel = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]} if operator in {"MaxPool", "AveragePool"} else {}
-        others = [net.conv(taken, 8)] if operator in BINARY else []
-        model = net.model(net.conv(net.add(operator, taken, *others, **kernel), 20))
+        second = [net.conv(blocked_output, 8)] if operator in BINARY else []
+        model = net.model(net.conv(net.add(operator, blocked_output, *second, **kernel), 20))
         assert narrow(model) != narrow(changed(model)) == [], operator
 
 
@@ -170,22 +170,22 @@ def test_tensors_of_less_than_half_a_block_stay() -> None:
     assert [name for name in narrow(changed(model)) if name in narrow(model)] == ["Conv_0", "Conv_1"]
 
 
-def _concat(net: Network, taken: str) -> str:
-    return net.add("Concat", taken, taken, axis=1, channels=16)
+def _concat(net: Network, source: str) -> str:
+    return net.add("Concat", source, source, axis=1, channels=16)
 
 
-def _computed(net: Network, taken: str) -> str:
+def _computed(net: Network, source: str) -> str:
     weights = net.add("Mul", net.weight(8, 8, 3, 3), net.constant(np.float32(2)), channels=8)
-    return net.conv(taken, 8, weights=(weights, net.weight(8)))
+    return net.conv(source, 8, weights=(weights, net.weight(8)))
 
 
-def _normed(net: Network, taken: str) -> str:
-    return net.add("BatchNormalization", taken, *(net.constant(np.ones(8, np.float32)) for _ in range(4)))
+def _normed(net: Network, source: str) -> str:
+    return net.add("BatchNormalization", source, *(net.constant(np.ones(8, np.float32)) for _ in range(4)))
 
 
-def _shared(net: Network, taken: str) -> str:
+def _shared(net: Network, source: str) -> str:
     weights = net.weight(8, 8, 3, 3), net.weight(8)
-    return net.conv(net.conv(taken, 8, weights=weights), 8, weights=weights)
+    return net.conv(net.conv(source, 8, weights=weights), 8, weights=weights)
 
 
 @pytest.mark.parametrize(
@@ -194,15 +194,15 @@ def _shared(net: Network, taken: str) -> str:
         _concat,
         _shared,
         _computed,
-        lambda net, taken: net.add("ConvTranspose", taken, net.weight(8, 8, 3, 3), pads=[1, 1, 1, 1]),
+        lambda net, source: net.add("ConvTranspose", source, net.weight(8, 8, 3, 3), pads=[1, 1, 1, 1]),
         _normed,
-        lambda net, taken: taken,
-        lambda net, taken: net.conv(taken, 8, group=2),
-        lambda net, taken: net.conv(taken, 16, group=8),
-        lambda net, taken: net.add("Add", taken, net.weight(8, 1, 1)),
-        lambda net, taken: net.add("Exp", taken),
-        lambda net, taken: net.add("Reshape", taken, net.constant(np.array([2, 4, 9, 14]))),
-        lambda net, taken: net.add("Softmax", taken, axis=1),
+        lambda net, source: source,
+        lambda net, source: net.conv(source, 8, group=2),
+        lambda net, source: net.conv(source, 16, group=8),
+        lambda net, source: net.add("Add", source, net.weight(8, 1, 1)),
+        lambda net, source: net.add("Exp", source),
+        lambda net, source: net.add("Reshape", source, net.constant(np.array([2, 4, 9, 14]))),
+        lambda net, source: net.add("Softmax", source, axis=1),
     ],
     ids=["concat", "shared", "computed", "transposed", "batch norm", "alone", "groups", "depth times two",
          "a channel's number", "exp", "shape", "over channels"],
@@ -211,8 +211,8 @@ def test_a_tensor_stays_narrow_where_something_else_reads_it(add: Any) -> None:
     net = Network()
     read = add(net, net.add("Relu", net.conv("input", 8)))
     refused(net.model(read))
-    # Also where something else is changed.
-    parts = [net.add("Flatten", one, axis=1) for one in (read, net.mean(net.conv("input", 20)))]
+    # The tensor stays narrow also where something else is changed.
+    parts = [net.add("Flatten", reader, axis=1) for reader in (read, net.mean(net.conv("input", 20)))]
     model = net.model(net.add("Concat", *parts, axis=1))
     assert narrow(changed(model)) == narrow(model) != []
 
@@ -221,9 +221,9 @@ def test_a_graph_within_the_graph_reads_what_it_likes() -> None:
     from onnx import TensorProto, helper
 
     net = Network()
-    taken = net.conv("input", 8)
+    source = net.conv("input", 8)
     shape = helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)
-    branch = helper.make_graph([helper.make_node("Identity", [taken], ["inner"])], "branch", [], [shape])
+    branch = helper.make_graph([helper.make_node("Identity", [source], ["inner"])], "branch", [], [shape])
     chosen = net.add("If", net.constant(np.array(True)), channels=8, then_branch=branch, else_branch=branch)
     model = net.model(net.conv(chosen, 20))
     assert "a graph within its graph" in refused(model)
@@ -231,35 +231,35 @@ def test_a_graph_within_the_graph_reads_what_it_likes() -> None:
 
 def _some(net: Network, tensors: Sequence[str], random: Random) -> str:
     """Any operator, of any of the last tensors."""
-    taken = random.choice(tensors[-3:])
-    count = net.channels[taken]
+    source = random.choice(tensors[-3:])
+    count = net.channels[source]
     match random.choice(["conv", "conv", "by channel", "grouped", "of one", "of two", "pool"]):
         case "conv":
-            return net.conv(taken, random.choice([4, 8, 24]))
+            return net.conv(source, random.choice([4, 8, 24]))
         case "by channel":
-            return net.conv(taken, count, group=count)
+            return net.conv(source, count, group=count)
         case "grouped":
-            return net.conv(taken, count, group=2)
+            return net.conv(source, count, group=2)
         case "of one":
-            return net.add(random.choice(["Relu", "Sigmoid", "HardSwish", "Exp", "Tanh"]), taken)
+            return net.add(random.choice(["Relu", "Sigmoid", "HardSwish", "Exp", "Tanh"]), source)
         case "of two":
-            alike = [one for one in tensors if net.channels[one] == count]
-            return net.add(random.choice(["Add", "Sub", "Mul"]), taken, random.choice(alike))
+            alike = [tensor for tensor in tensors if net.channels[tensor] == count]
+            return net.add(random.choice(["Add", "Sub", "Mul"]), source, random.choice(alike))
         case _:
-            return net.add("MaxPool", taken, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+            return net.add("MaxPool", source, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
 
 
 def test_answers_stay_whatever_the_network() -> None:
-    same = 0
+    unchanged = 0
     for seed in range(40):
         random = Random(seed)
         net = Network()
         tensors = [net.conv("input", random.choice([8, 8, 24]))]
         for _ in range(random.randint(3, 12)):
-            # What grows is brought back, so that float32 has the digits to compare.
+            # A growing tensor is brought back, so that float32 has the digits to compare.
             tensors.append(net.add("Tanh", _some(net, tensors, random)))
         try:
             changed(net.model(net.mean(tensors[-1], keepdims=random.choice([0, 1]))))
         except BuildError:
-            same += 1
-    assert same < 20
+            unchanged += 1
+    assert unchanged < 20

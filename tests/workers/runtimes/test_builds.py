@@ -119,22 +119,22 @@ def test_the_manifest_says_what_lies_beside_it(tiny: BuildInputs, build: Build) 
 
 def test_builds_in_a_row_with_other_engines_do_not_disturb_each_other(tiny: BuildInputs, build: Build) -> None:
     before = torch.backends.quantized.engine
-    x86, qnnpack, again = (build(tiny, replace(INT8, qengine=engine))[1] for engine in ("x86", "qnnpack", "x86"))
+    x86, qnnpack, second_x86 = (build(tiny, replace(INT8, qengine=engine))[1] for engine in ("x86", "qnnpack", "x86"))
     assert torch.backends.quantized.engine == before
-    assert again.verification == x86.verification
-    assert again.operators == x86.operators
+    assert second_x86.verification == x86.verification
+    assert second_x86.operators == x86.operators
     assert qnnpack.verification.engine == "qnnpack"
     assert qnnpack.verification.sqnr_db != x86.verification.sqnr_db
 
 
 @pytest.mark.system
 def test_the_same_build_in_two_processes_is_the_same_numbers(tiny: BuildInputs, tmp_path: Path) -> None:
-    given = tmp_path / "inputs.pickle"
-    given.write_bytes(pickle.dumps((tiny, INT8)))
+    pickled = tmp_path / "inputs.pickle"
+    pickled.write_bytes(pickle.dumps((tiny, INT8)))
     program = (
         "import pickle, sys; from pathlib import Path\n"
         "from workers.runtimes.torchscript.runtime import TorchScript\n"
-        f"inputs, variant = pickle.loads(Path({str(given)!r}).read_bytes())\n"
+        f"inputs, variant = pickle.loads(Path({str(pickled)!r}).read_bytes())\n"
         "TorchScript().build(variant, 'b' * 64, inputs, Path(sys.argv[1]))"
     )
     answers = []
@@ -158,7 +158,7 @@ def test_a_model_that_prints_does_not_spoil_the_report(make_inputs: Callable[...
     assert manifest.verification.sqnr_db is None or manifest.verification.sqnr_db > 100
 
 
-def test_an_annotation_that_only_holds_in_training_does_not_keep_a_model_from_being_scripted(
+def test_an_annotation_that_only_holds_in_training_does_not_prevent_scripting(
     make_inputs: Callable[..., BuildInputs], build: Build
 ) -> None:
     _, manifest = build(make_inputs("nets:Annotated"), FP32)

@@ -55,7 +55,7 @@ def test_scripting_survives_operators_that_died_in_torchs_table_of_builtins(tiny
 
     model = load_eager(tiny.package)
     padding = model.get_submodule("point")._reversed_padding_repeated_twice
-    # As if that list had got the address of an operator that torch.ao.quantization looked up and dropped.
+    # That list gets the address of an operator that torch.ao.quantization looked up and dropped.
     _builtins._get_builtin_table()[id(padding)] = "quantized_decomposed::quantize_per_tensor"
     assert capture.script(model)(torch.from_numpy(tiny.verification)).shape == (24, 5)
 
@@ -78,7 +78,7 @@ def test_a_decision_by_the_size_of_the_input_is_none_by_its_data(nets: ModuleTyp
 
 
 def inner(whole: torch.jit.ScriptModule, path: str) -> torch.jit.ScriptModule:
-    """What the thin wrapper holds at `path`."""
+    """Return the module that the thin wrapper holds at `path`."""
     return dict(whole.named_modules())[f"0.{path}".rstrip(".")]
 
 

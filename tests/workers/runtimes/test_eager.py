@@ -8,22 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.planning.axes import resolve_variant
 from sweeps.spec.label import label_of
 from sweeps.variant import Variant
+from tests.builders import computer_facts
 from tests.workers.runtimes.runs import request_of
 from workers.models.package import BuildInputs
 from workers.runtimes.eager.package_file import NoPackage, read, write
 from workers.runtimes.eager.runtime import Eager
 from workers.runtimes.interface import RunReport
 
-LOCAL = DeviceFacts(
-    **{"device_id": "host", "name": "local", "maker": "m", "model": "m", "soc": "s", "os_build": "1", "abi": "x86_64"},
-    cores=2,
-    ram_bytes=None,
-)
+LOCAL = computer_facts(runtime_versions=(), qengines=())
 EAGER = resolve_variant(Variant(runtime="eager"), "x86_64")
 
 
@@ -50,11 +46,11 @@ def test_what_is_more_than_eager_has_a_reason(axes: dict[str, str]) -> None:
 
 
 def test_a_package_survives_its_file_and_the_same_package_is_the_same_bytes(tiny: BuildInputs, tmp_path: Path) -> None:
-    one, other = tmp_path / "one.zip", tmp_path / "other.zip"
-    write(tiny.package, one)
+    first, other = tmp_path / "one.zip", tmp_path / "other.zip"
+    write(tiny.package, first)
     write(tiny.package, other)
-    assert read(one) == tiny.package
-    assert one.read_bytes() == other.read_bytes()
+    assert read(first) == tiny.package
+    assert first.read_bytes() == other.read_bytes()
 
 
 def test_every_cut_of_a_package_is_refused(tiny: BuildInputs, tmp_path: Path) -> None:

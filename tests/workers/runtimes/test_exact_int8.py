@@ -1,4 +1,4 @@
-"""Which CPUs add 8-bit products right, and the exact arithmetic that stands in where this one does not."""
+"""Some CPUs add 8-bit products right; exact arithmetic stands in where this one does not."""
 
 import pickle
 from collections.abc import Callable
@@ -49,8 +49,8 @@ for name in LAYERS:
 
 
 def worst_error(name: str, largest_weight: int) -> int:
-    """How far the engine in force is from exact arithmetic, in units of the answer, with the largest sums that weights
-    so large allow: every product of a channel has the same sign."""
+    """Measure how far the engine in force is from exact arithmetic, in units of the answer, with the largest sums that
+    weights so large allow: every product of a channel has the same sign."""
     make, shape = LAYERS[name]
     layer, random = make(), torch.Generator().manual_seed(0)
     shape_of_weights = layer.weight().shape
@@ -73,7 +73,7 @@ def test_the_plan_knows_whether_the_engine_of_this_machine_saturates() -> None:
 
 
 def test_without_vnni_full_ranges_saturate_and_phones_engines_do_not() -> None:
-    # What the reduced range is for. When this fails, torch is repaired, and it only costs a bit of the weights.
+    # The reduced range is for this. When this fails, torch is repaired, and it only costs a bit of the weights.
     assert printed_as_avx2(SATURATES) == ["True", "True", "False"]
 
 
@@ -105,11 +105,11 @@ def test_exact_arithmetic_takes_scales_per_channel_zero_points_and_biases(relu: 
         int8 = torch.quantize_per_channel(weight, scales.double(), torch.zeros(6, dtype=torch.long), 0, torch.qint8)
         layer.set_weight_bias(int8, bias)
         layer.scale, layer.zero_point = 0.05, 100
-        given = torch.quantize_per_tensor(x, 1 / 255, 128, torch.quint8)
+        quantized = torch.quantize_per_tensor(x, 1 / 255, 128, torch.quint8)
         with exact_int8():
-            units = layer(given).int_repr()
+            units = layer(quantized).int_repr()
     right = torch.nn.functional.conv2d(
-        given.dequantize().double(), int8.dequantize().double(), bias.double(), padding=1
+        quantized.dequantize().double(), int8.dequantize().double(), bias.double(), padding=1
     )
     expected = ((right.relu() if relu else right) / 0.05).round().add(100).clamp(0, 255)
     assert int((units.double() - expected).abs().max()) <= 1
@@ -120,8 +120,8 @@ def test_the_engine_is_back_when_exact_arithmetic_ends() -> None:
     kernels = [torch._C._dispatch_dump(f"quantized::{name}") for name in ("conv2d.new", "linear", "linear_relu")]
     with exact_int8():
         assert torch._C._dispatch_dump("quantized::linear") != kernels[1]
-    again = [torch._C._dispatch_dump(f"quantized::{name}") for name in ("conv2d.new", "linear", "linear_relu")]
-    assert again == kernels
+    restored = [torch._C._dispatch_dump(f"quantized::{name}") for name in ("conv2d.new", "linear", "linear_relu")]
+    assert restored == kernels
 
 
 @pytest.mark.parametrize("engine", ["x86", "onednn"])
@@ -149,13 +149,13 @@ for variant in variants:
 def test_a_build_for_a_cpu_with_vnni_is_checked_by_exact_arithmetic_on_one_without(
     mobilenet: BuildInputs, tmp_path: Path
 ) -> None:
-    given = tmp_path / "given"
+    pickled = tmp_path / "given"
     variants = [FULL, replace(FULL, format="ptl"), replace(FULL, reduced_range=True), replace(FULL, qengine="qnnpack")]
-    given.write_bytes(pickle.dumps((mobilenet, variants)))
-    words = printed_as_avx2(BUILDS.format(given=str(given), folder=str(tmp_path)))
+    pickled.write_bytes(pickle.dumps((mobilenet, variants)))
+    words = printed_as_avx2(BUILDS.format(given=str(pickled), folder=str(tmp_path)))
     full, lite, reduced, qnnpack = (words[start : start + 3] for start in range(0, 12, 3))
     executor = EXACT_INT8.replace(" ", "-")
-    assert [(one[0], one[2]) for one in (full, lite, reduced, qnnpack)] == [
+    assert [(build[0], build[2]) for build in (full, lite, reduced, qnnpack)] == [
         *(("onednn", executor), ("onednn", executor), ("onednn", "the-CPU"), ("qnnpack", "the-CPU"))
     ]
     # Saturated, the full range has 10 dB.

@@ -91,7 +91,11 @@ def test_weights_have_names_that_fx_does_not_change_as_fusing_a_batch_norm_needs
             weight.fill_(number + 1)
     program = export.loaded(export.saved(export.exported(model, (1, 3, 8, 8), "nchw")))
     weights = program.graph_signature.parameters
-    assert [one for one in weights if "0_weight" in one] == ["w0_weight", "w2_a_0_0_weight", "w2_a_0_0_weight_"]
+    assert [weight for weight in weights if "0_weight" in weight] == [
+        "w0_weight",
+        "w2_a_0_0_weight",
+        "w2_a_0_0_weight_",
+    ]
     x = torch.rand(1, 3, 8, 8)
     assert torch.equal(program.module()(x), model(x))
     alike = Scaled()
@@ -210,8 +214,8 @@ def test_vulkan_is_an_export_that_is_checked_in_pytorch(tiny: BuildInputs, tmp_p
     request = replace(timed, reference=reference, **evaluating(tmp_path, torch.from_numpy(tiny.verification)))
     report = ran(request)
     assert report.reference
-    found = sqnr_db(tiny.verification_logits, answers(tmp_path, report))
-    assert found is None or found > 60
+    sqnr = sqnr_db(tiny.verification_logits, answers(tmp_path, report))
+    assert sqnr is None or sqnr > 60
     file = tmp_path / "other.pte"
     file.write_bytes((tmp_path / manifest.file).read_bytes().replace(b"VulkanBackend", b"VulkanBackenX"))
     assert refused(replace(request, model=str(file))) == "bad_reference"
@@ -231,8 +235,8 @@ def test_constants_that_a_delegate_takes_stay_for_what_is_built_next(
         assert manifest.verification.sqnr_db is None or manifest.verification.sqnr_db > 18
         if axes == {"backend": "vulkan"}:
             assert manifest.eval is not None
-            kept = export.loaded((out / manifest.eval.file).read_bytes())
-            assert {"kernel", "edge"} <= {name.rpartition(".")[2] for name in kept.constants}
+            program = export.loaded((out / manifest.eval.file).read_bytes())
+            assert {"kernel", "edge"} <= {name.rpartition(".")[2] for name in program.constants}
 
 
 FAULTS = {

@@ -14,6 +14,7 @@ import psutil
 import pytest
 import torch
 
+from tests.workers.runtimes.scripted_modules import Divide, Endless
 from workers.runtimes.forks import ForkServer
 
 RUNNER = [sys.executable, "-m", "workers.runtimes.torchscript.runner"]
@@ -31,18 +32,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("m") / "model.pt"
     torch.jit.save(torch.jit.script(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3))), str(path))
     return path
-
-
-class Endless(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        while bool(x.sum() < 1e30):
-            x = x * 1.0
-        return x
-
-
-class Divide(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * float(5 % (x.size(0) - 1))  # TorchScript does not look at the divisor: SIGFPE
 
 
 def arguments(model: Path, *more: str) -> list[str]:
@@ -79,7 +68,7 @@ def test_what_stands_in_for_metal_or_vulkan_has_a_process_with_torch_s_compilers
     ended = server.run([sys.executable, "-m", runner, *words, "--backend", backend], 60)
     assert (ended.returncode, b'"emulated"' in ended.stdout) == (3, True), "it would time what only stands in"
     assert server._forks._process is None, "which the server has left out: nothing was forked of it"
-    # What stands in for NNAPI reads the file itself, and needs none of it.
+    # The stand-in for NNAPI reads the file itself, and needs none of it.
     assert server.run([*RUNNER, *words, "--backend", "nnapi"], 60).returncode == 3
     assert server._forks._process is not None
 

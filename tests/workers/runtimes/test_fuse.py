@@ -1,4 +1,4 @@
-"""What is fused, what is not, and that the answers stay the same: in float64, where the order of sums is no matter."""
+"""Fusing takes the known patterns and keeps the answers: in float64, where the order of sums is no matter."""
 
 from collections.abc import Callable, Iterator
 from types import ModuleType

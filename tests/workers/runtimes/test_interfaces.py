@@ -83,7 +83,7 @@ def test_a_model_that_ends_in_floats_has_no_quantized_answer() -> None:
 
 
 class Passing(nn.Module):
-    """Its last operators take over the parameters of the one before them."""
+    """A network whose last operators take over the parameters of the one before them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -54,7 +54,9 @@ def test_a_release_that_exports_and_cannot_run_is_one_error_with_its_versions(
     executor = InlineExecutor(tmp_path / "results")
     try:
         requests = [request_for("a", RELEASE), request_for("b", RELEASE), request_for("c", "installed")]
-        outcomes = {one.build_key[0]: outcome for one, outcome in executor.build(requests, lambda: False) if outcome}
+        outcomes = {
+            request.build_key[0]: outcome for request, outcome in executor.build(requests, lambda: False) if outcome
+        }
     finally:
         executor.close()
     for key in ("a", "b"):
@@ -65,9 +67,9 @@ def test_a_release_that_exports_and_cannot_run_is_one_error_with_its_versions(
         for words in (f"torch {torch}", "onnxruntime 1.30.9", "tensor does not have a device"):
             assert words in failed.message
     assert isinstance(outcomes["c"], PackedArtifact), outcomes["c"]
-    # Of the installed one alone: it worked, and is not tried again.
-    (tried,) = [one.name for one in (cache_folder() / "tried").iterdir() if one.suffix != ".lock"]
-    assert tried.startswith("onnxruntime-")
+    # The only mark is of the installed release: it worked, and is not tried again.
+    (trial,) = [file.name for file in (cache_folder() / "tried").iterdir() if file.suffix != ".lock"]
+    assert trial.startswith("onnxruntime-")
     # The user's model was exported with the installed one only.
     assert len([*(tmp_path / "results" / "stages").glob("*.pt")]) == 1
 
@@ -95,7 +97,7 @@ def test_each_precision_is_tried_where_it_is_first_built(tmp_path: Path, monkeyp
         library_check.check(runtime, "installed", "int8")
     assert caught.value.kind == "runtime_broken"
     library_check.check(runtime, "installed", "fp32")
-    monkeypatch.setattr(library_check, "_broken", {})  # as another process
+    monkeypatch.setattr(library_check, "_broken", {})  # another process would begin so
     library_check.check(OnnxRuntime(), "installed", "int8")
 
 
@@ -104,12 +106,12 @@ class Recorded(OnnxRuntime):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[tuple[str, str, str]] = []
+        self.trials: list[tuple[str, str, str]] = []
 
     def build(
         self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
     ) -> Any:  # the trial does not look at it
-        self.asked.append((variant.backend, variant.precision, variant.quantization))
+        self.trials.append((variant.backend, variant.precision, variant.quantization))
 
 
 @pytest.mark.runtime("onnxruntime")
@@ -118,14 +120,14 @@ def test_what_is_tried_is_a_variant_that_the_runtime_has(tmp_path: Path, monkeyp
     whole = catalog.runtimes()["onnxruntime"]
     runtime = Recorded()
     library_check.check(runtime, "installed", "int8")
-    assert runtime.asked == [("cpu", "int8", "static")]
+    assert runtime.trials == [("cpu", "int8", "static")]
     # Another package's, of the same libraries: what was tried above says nothing of its method.
     npu = replace(whole.backends[0], name="npu")
     other = replace(whole, backends=(npu,), values={**whole.values, "quantization": ("dynamic",)})
     monkeypatch.setitem(catalog.runtimes(), "onnxruntime", other)
     library_check.check(runtime, "installed", "int8")
     library_check.check(runtime, "installed", "int8")
-    assert runtime.asked[1:] == [("npu", "int8", "dynamic")]
+    assert runtime.trials[1:] == [("npu", "int8", "dynamic")]
 
 
 def test_an_installed_release_that_pairs_with_another_torch_is_refused_by_the_plan(

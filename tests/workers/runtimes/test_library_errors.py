@@ -1,4 +1,4 @@
-"""What is told of a failed build: the operator, the line of the user's code, and what to do."""
+"""A failed build is told with the operator, the line of the user's code, and the next step."""
 
 import io
 import pickle
@@ -49,13 +49,13 @@ class Overload(Base):
 
 
 def inputs(network: str) -> BuildInputs:
-    made = tiny_inputs()
+    tiny = tiny_inputs()
     state = torch.nn.Linear(3, 4).state_dict(prefix="head.")
     content = io.BytesIO()
     torch.save(state, content)
     files = {"deep/own_nets.py": SOURCE}
-    package = replace(made.package, source=f"deep.own_nets:{network}", files=files, state=content.getvalue())
-    return replace(made, package=replace(package, model_source=network))
+    package = replace(tiny.package, source=f"deep.own_nets:{network}", files=files, state=content.getvalue())
+    return replace(tiny, package=replace(package, model_source=network))
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_a_failed_build_names_the_line_of_the_user_s_code(
 
 def test_what_a_failure_names_survives_processes_and_the_journal() -> None:
     error = BuildError("not_exportable", "why", "what to do", operator="aten::pad", file="nets.py", line=3)
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), vars(again)) == (BuildError, vars(error))
+    copied = pickle.loads(pickle.dumps(error))
+    assert (type(copied), vars(copied)) == (BuildError, vars(error))
     failed = Failed(stage="build", kind="k", message="m", operator="aten::pad", file="nets.py", line=3)
     assert from_json(Failed, to_json(failed)) == failed
     assert failed.text == "m (aten::pad at nets.py:3)"
@@ -96,8 +96,8 @@ def test_the_operator_is_the_one_that_torch_names() -> None:
     )
     error = BuildError("not_exportable", "it fails")
     error.__cause__ = torchs
-    found = located(error, {"nets.py"})
-    assert (found.operator, found.file, found.line) == ("aten.pad.default", "nets.py", 7)
+    location = located(error, {"nets.py"})
+    assert (location.operator, location.file, location.line) == ("aten.pad.default", "nets.py", 7)
     assert located(BuildError("k", "m"), {"nets.py"}).file == ""
 
 

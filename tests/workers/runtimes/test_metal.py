@@ -34,8 +34,8 @@ pytestmark = [
 
 CONVOLUTION = "metal_prepack::conv2d_run"
 LINEAR = "metal_prepack::linear_run"
-# Of the guide to iOS GPUs, written for torchvision of 2021. Since then torch has prepacked linears too (addmm), a
-# model flattens instead of reshaping by its size, and copy_to_host is left to `.cpu()`.
+# These are the operators of the guide to iOS GPUs, written for torchvision of 2021. Since then torch has prepacked
+# linears too (addmm), a model flattens instead of reshaping by its size, and copy_to_host is left to `.cpu()`.
 GUIDE = {"aten::adaptive_avg_pool2d", "aten::add.Tensor", "aten::flatten.using_ints", CONVOLUTION, LINEAR}
 
 
@@ -209,7 +209,7 @@ WEIGHT = torch.ones(4, 2, 3, 3)
 
 
 @pytest.mark.parametrize(
-    ("weight", "bias", "changed", "told"),
+    ("weight", "bias", "changed", "message"),
     [
         (torch.ones(4, 2, 3), None, {}, "4 dimensions, not 3"),
         (WEIGHT.double(), None, {}, "float32"),
@@ -231,14 +231,14 @@ WEIGHT = torch.ones(4, 2, 3, 3)
     ],
 )
 def test_a_malformed_convolution_is_refused(
-    weight: torch.Tensor, bias: torch.Tensor | None, changed: dict[str, Any], told: str
+    weight: torch.Tensor, bias: torch.Tensor | None, changed: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(RuntimeError, match=told):
+    with pytest.raises(RuntimeError, match=message):
         torch.ops.metal_prepack.conv2d_prepack(weight, bias, **{**CONV, **changed})
 
 
 @pytest.mark.parametrize(
-    ("weight", "bias", "told"),
+    ("weight", "bias", "message"),
     [
         (torch.ones(3), None, "2 dimensions, not 1"),
         (torch.ones(3, 4, 1, 1), None, "2 dimensions, not 4"),
@@ -247,13 +247,13 @@ def test_a_malformed_convolution_is_refused(
         (torch.ones(3, 4), torch.ones(4), "bias"),
     ],
 )
-def test_a_malformed_linear_is_refused(weight: torch.Tensor, bias: torch.Tensor | None, told: str) -> None:
-    with pytest.raises(RuntimeError, match=told):
+def test_a_malformed_linear_is_refused(weight: torch.Tensor, bias: torch.Tensor | None, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
         torch.ops.metal_prepack.linear_prepack(weight, bias)
 
 
 @pytest.mark.parametrize(
-    ("x", "told"),
+    ("x", "message"),
     [
         (torch.ones(2, 8, 8), "4 dimensions, not 3"),
         (torch.ones(1, 3, 8, 8), "3 channels"),
@@ -261,13 +261,13 @@ def test_a_malformed_linear_is_refused(weight: torch.Tensor, bias: torch.Tensor 
         (torch.ones(1, 2, 0, 0), "calculated|output size|Kernel size"),
     ],
 )
-def test_an_input_that_does_not_fit_is_refused(x: torch.Tensor, told: str) -> None:
+def test_an_input_that_does_not_fit_is_refused(x: torch.Tensor, message: str) -> None:
     packed = torch.ops.metal_prepack.conv2d_prepack(WEIGHT, None, **{**CONV, "padding": [0, 0]})
-    with pytest.raises(RuntimeError, match=told):
+    with pytest.raises(RuntimeError, match=message):
         torch.ops.metal_prepack.conv2d_run(x, packed)
 
 
-def test_a_dilated_convolution_is_not_answered_because_ios_would_leave_the_dilation_out() -> None:
+def test_a_dilated_convolution_is_refused_because_ios_would_leave_the_dilation_out() -> None:
     packed = torch.ops.metal_prepack.conv2d_prepack(WEIGHT, None, **{**CONV, "dilation": [2, 2]})
     with pytest.raises(RuntimeError, match="dilated"):
         torch.ops.metal_prepack.conv2d_run(torch.ones(1, 2, 8, 8), packed)
@@ -334,9 +334,9 @@ print(tried, refused)
     command = [sys.executable, "-W", "ignore", "-c", code]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr[-2000:]
-    tried, refused = map(int, ended.stdout.split())
-    assert tried > 50
-    assert refused > tried // 4
+    loaded, refused = map(int, ended.stdout.split())
+    assert loaded > 50
+    assert refused > loaded // 4
 
 
 def test_the_pickled_contexts_hold_fp32_and_the_shapes_that_ios_unpacks() -> None:
@@ -405,10 +405,10 @@ def test_a_list_that_is_filled_step_by_step_is_followed() -> None:
             self.convolution = nn.Conv2d(3, 8, 3)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            found = [self.convolution(x)]
+            parts = [self.convolution(x)]
             for _ in range(x.size(0)):
-                found.append(found[-1].relu())
-            return torch.cat(found, 3)
+                parts.append(parts[-1].relu())
+            return torch.cat(parts, 3)
 
     assert metal.unsupported(lowered(Listed())) == ["aten::cat (neither of batches nor of channels)"]
 
@@ -451,18 +451,18 @@ class _Mean(nn.Module):
 
 def test_a_rounded_run_rounds_what_every_operator_reads_and_answers(tiny: BuildInputs) -> None:
     model, images = parts(tiny)
-    seen: list[tuple[str, torch.Tensor]] = []
+    outputs: list[tuple[str, torch.Tensor]] = []
     for name, module in model.named_modules():
         if not list(module.children()):
-            module.register_forward_hook(lambda _, __, answer, name=name: seen.append((name, answer.clone())))
+            module.register_forward_hook(lambda _, __, answer, name=name: outputs.append((name, answer.clone())))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     given_images = images.clone()
     rounded = metal.round_to_half(model)(images)
-    assert len(seen) > 10
-    for name, answer in [*seen, ("the model", rounded)]:
+    assert len(outputs) > 10
+    for name, answer in [*outputs, ("the model", rounded)]:
         assert torch.equal(answer, half(answer)), name
     weight, bias = half(model.head.weight), half(model.head.bias)
-    features = next(answer for name, answer in seen if name == "relu")
+    features = next(answer for name, answer in outputs if name == "relu")
     assert torch.equal(rounded, half(functional.linear(features, weight, bias)))
     assert torch.equal(images, given_images)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

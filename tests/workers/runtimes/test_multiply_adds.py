@@ -18,8 +18,8 @@ class Mixed(nn.Module):
         self.up = nn.ConvTranspose2d(4, 2, 2, stride=2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made = self.up(self.conv(x))
-        return torch.matmul(made, made.transpose(2, 3)).sin()
+        raised = self.up(self.conv(x))
+        return torch.matmul(raised, raised.transpose(2, 3)).sin()
 
 
 def graph(decomposed: bool) -> torch.fx.Graph:
@@ -38,9 +38,9 @@ def test_multiply_adds_are_the_same_before_and_after_decomposition() -> None:
 
 
 def test_an_operator_has_its_share_and_one_that_is_not_counted_says_so() -> None:
-    said = with_shares(["aten.bmm.default", "aten.sin.default", "aten::gone"], graph(decomposed=True))
+    shares = with_shares(["aten.bmm.default", "aten.sin.default", "aten::gone"], graph(decomposed=True))
     assert (
-        said
+        shares
         == "aten.bmm.default (65.3 % of the multiply-adds), aten.sin.default (no multiply-adds are counted), aten::gone"
     )
 

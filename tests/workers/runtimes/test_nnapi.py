@@ -83,8 +83,8 @@ def test_a_fixed_batch_takes_images_in_either_memory_format(nhwc: bool) -> None:
     net = nnapi_nets.settled(nnapi_nets.Slices())
     module = lower(float_graph(net), images(2), options(nhwc=nhwc), "none", None).module
     x = images(2)
-    for given in (x, x.contiguous(memory_format=torch.channels_last)):
-        torch.testing.assert_close(module(given), net(x), rtol=1e-4, atol=1e-5)
+    for layout in (x, x.contiguous(memory_format=torch.channels_last)):
+        torch.testing.assert_close(module(layout), net(x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.compiler
@@ -105,13 +105,13 @@ def test_mobilenet_reaches_60_db_in_floats_and_35_db_in_relaxed_ones(mobilenet: 
 def test_coverage_counts_operations_and_multiply_adds(nhwc: bool) -> None:
     layers = (nn.Conv2d(6, 8, 3, padding=1, bias=False), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8))
     net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(800, 4)).eval()
-    found = lower(float_graph(net), images(2), options(nhwc=nhwc), "none", None).coverage
+    lowered = lower(float_graph(net), images(2), options(nhwc=nhwc), "none", None).coverage
     expected = {"CONV_2D": 1, "RELU": 1, "DEPTHWISE_CONV_2D": 1, "RESHAPE": 1, "FULLY_CONNECTED": 1}
     # PyTorch flattens height and width of each channel, NHWC has the channels of each pixel.
-    assert found.operations == ({**expected, "TRANSPOSE": 1, "RESHAPE": 2} if nhwc else expected)
-    assert found.mult_adds == 2 * (144 * 8 * 6 * 9 + 100 * 8 * 9 + 800 * 4)
-    assert found.mult_adds_covered == found.mult_adds
-    assert found.feature_level == 3
+    assert lowered.operations == ({**expected, "TRANSPOSE": 1, "RESHAPE": 2} if nhwc else expected)
+    assert lowered.mult_adds == 2 * (144 * 8 * 6 * 9 + 100 * 8 * 9 + 800 * 4)
+    assert lowered.mult_adds_covered == lowered.mult_adds
+    assert lowered.feature_level == 3
 
 
 class Transformer(nn.Module):
@@ -136,16 +136,16 @@ class Transformer(nn.Module):
 @LAYOUTS
 @pytest.mark.parametrize("flexible", [False, True])
 def test_a_transformer_converts_whole(flexible: bool, nhwc: bool) -> None:
-    found = lower(
+    lowered = lower(
         float_graph(Transformer().eval()), images(2), options(nhwc=nhwc, flexible=flexible), "none", None
     ).coverage
-    assert found.share == 1.0
-    assert found.operations["BATCH_MATMUL"] == 2
-    assert {"SOFTMAX", "RSQRT", "EXP"} <= found.operations.keys()
-    assert found.feature_level == 6
+    assert lowered.share == 1.0
+    assert lowered.operations["BATCH_MATMUL"] == 2
+    assert {"SOFTMAX", "RSQRT", "EXP"} <= lowered.operations.keys()
+    assert lowered.feature_level == 6
     # Patches (9 of 96 values), joint and out projections, scores and their sums of values, hidden; then the head.
     tokens = 10 * (16 * 48 + 16 * 16 + 16 * 32)
-    assert found.mult_adds == 2 * (9 * 96 * 16 + tokens + 2 * 10 * 10 * 16 + 32 * 5)
+    assert lowered.mult_adds == 2 * (9 * 96 * 16 + tokens + 2 * 10 * 10 * 16 + 32 * 5)
 
 
 # 8 bits
@@ -192,8 +192,8 @@ def answers(lowered: Lowered, interface: str, core: Core, x: torch.Tensor) -> to
         answer: torch.Tensor = lowered.module(x)
         assert not answer.is_quantized
         return answer
-    given = torch.quantize_per_tensor(x, core.input.scale, core.input.zero_point, core.input.dtype)
-    answer = lowered.module(given)
+    quantized = torch.quantize_per_tensor(x, core.input.scale, core.input.zero_point, core.input.dtype)
+    answer = lowered.module(quantized)
     assert core.output is not None
     assert (answer.q_scale(), answer.q_zero_point()) == (core.output.scale, core.output.zero_point)
     return answer.dequantize()
@@ -270,7 +270,7 @@ def test_an_answer_in_floats_cannot_be_handed_over_quantized() -> None:
     assert caught.value.kind == "interface_not_possible"
 
 
-# What cannot be converted
+# Models that cannot be converted
 
 
 class Unsupported(nn.Module):

@@ -73,8 +73,8 @@ def test_a_model_with_a_wrong_byte_is_read_or_refused(at: int, bits: int) -> Non
     except BuildError as error:
         assert error.kind == "malformed_nnapi_model"  # noqa: PT017  # either this or a model
     else:
-        known = range(len(model.operands))
-        assert all(index in known for operation in model.operations for index in operation.inputs)
+        operands = range(len(model.operands))
+        assert all(index in operands for operation in model.operations for index in operation.inputs)
 
 
 @given(st.binary(max_size=200))

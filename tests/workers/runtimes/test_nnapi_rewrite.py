@@ -1,4 +1,4 @@
-"""What is rewritten for NNAPI answers as before, and has nothing left of what NNAPI's converter refuses."""
+"""A model rewritten for NNAPI answers as before, and has nothing left that NNAPI's converter refuses."""
 
 import operator
 

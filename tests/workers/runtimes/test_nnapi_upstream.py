@@ -49,8 +49,8 @@ def options(*, nhwc: bool, flexible: bool) -> Options:
 
 def answer(net: nn.Module, x: torch.Tensor, *, nhwc: bool = False, flexible: bool = False) -> torch.Tensor:
     lowered = lower(net.eval(), x, options(nhwc=nhwc, flexible=flexible), "none", None)
-    found: torch.Tensor = lowered.module(x)
-    return found
+    result: torch.Tensor = lowered.module(x)
+    return result
 
 
 def test_every_operator_of_pytorch_s_converter_is_converted() -> None:
@@ -91,10 +91,10 @@ def test_upsampling_of_8_bits_reads_the_same_pixels(resize: nn.Module, flexible:
     ends = QParams(scale=0.03, zero_point=128, dtype=torch.quint8)
     core = Core(core=symbolic(resize.eval()), input=ends, output=ends)
     module = lower(core.core, x, options(nhwc=nhwc, flexible=flexible), "full", core).module
-    given = torch.quantize_per_tensor(x, ends.scale, ends.zero_point, ends.dtype)
-    found, right = module(given), resize(given)
-    assert (found.q_scale(), found.q_zero_point()) == (right.q_scale(), right.q_zero_point())
-    assert torch.equal(found.int_repr(), right.int_repr())
+    quantized = torch.quantize_per_tensor(x, ends.scale, ends.zero_point, ends.dtype)
+    upsampled, right = module(quantized), resize(quantized)
+    assert (upsampled.q_scale(), upsampled.q_zero_point()) == (right.q_scale(), right.q_zero_point())
+    assert torch.equal(upsampled.int_repr(), right.int_repr())
 
 
 @pytest.mark.compiler
@@ -120,8 +120,8 @@ def assert_means_match(net: Mean, x: torch.Tensor, *, nhwc: bool, flexible: bool
     right = net(x)
     # Each addition of either sum rounds by at most half an epsilon of the sum.
     tolerance = x.numel() / right.numel() * EPSILON * float(x.abs().max())
-    found = answer(net, x, nhwc=nhwc, flexible=flexible)
-    torch.testing.assert_close(found, right, rtol=0, atol=tolerance)
+    result = answer(net, x, nhwc=nhwc, flexible=flexible)
+    torch.testing.assert_close(result, right, rtol=0, atol=tolerance)
 
 
 @pytest.mark.compiler
@@ -150,8 +150,8 @@ class Cat(nn.Module):
         super().__init__()
         self.dimension = dimension
 
-    def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        return torch.cat([one, other], self.dimension)
+    def forward(self, left: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return torch.cat([left, other], self.dimension)
 
 
 class Binary(nn.Module):
@@ -159,9 +159,9 @@ class Binary(nn.Module):
         super().__init__()
         self.name = name
 
-    def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = getattr(torch, self.name)(one, other)
-        return found
+    def forward(self, left: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = getattr(torch, self.name)(left, other)
+        return result
 
 
 class QuantizedSum(nn.Module):
@@ -171,15 +171,15 @@ class QuantizedSum(nn.Module):
         self.functional = torch.ao.nn.quantized.QFunctional()
         self.functional.scale, self.functional.zero_point = 0.5, 120
 
-    def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    def forward(self, left: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         add = self.functional.add_relu if self.relu else self.functional.add
-        found: torch.Tensor = add(one, other)
-        return found
+        result: torch.Tensor = add(left, other)
+        return result
 
 
 class SumAndDifference(nn.Module):
-    def forward(self, one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return one + other, one - other
+    def forward(self, left: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return left + other, left - other
 
 
 def answers(net: nn.Module, *x: torch.Tensor, nhwc: bool = False, flexible: bool = False) -> torch.jit.ScriptModule:
@@ -222,10 +222,10 @@ def test_arithmetic_of_two_inputs(name: str, flexible: bool) -> None:
 def test_a_sum_of_two_inputs_of_8_bits(relu: bool, flexible: bool) -> None:
     net = QuantizedSum(relu=relu)
     for rows in (([1.0, 2.0], [3.0, -4.0]), ([[1.0, 2.0], [-7.0, 4.5]], [[3.0, 4.0], [2.0, -9.0]])):
-        one, other = (torch.quantize_per_tensor(torch.tensor(row), 0.25, 128, torch.quint8) for row in rows)
-        found = answers(net, one, other, flexible=flexible)(one, other)
-        assert (found.q_scale(), found.q_zero_point()) == (0.5, 120)
-        assert torch.equal(found.int_repr(), net(one, other).int_repr())
+        left, other = (torch.quantize_per_tensor(torch.tensor(row), 0.25, 128, torch.quint8) for row in rows)
+        result = answers(net, left, other, flexible=flexible)(left, other)
+        assert (result.q_scale(), result.q_zero_point()) == (0.5, 120)
+        assert torch.equal(result.int_repr(), net(left, other).int_repr())
 
 
 @pytest.mark.compiler
@@ -262,7 +262,7 @@ def test_operators_that_nnapi_has_not_are_named_for_two_inputs_too() -> None:
         lower_several(Cat(0), [torch.randn(2, 3), torch.randn(2, 3)], options(nhwc=False, flexible=True))
 
 
-# What NNAPI has not
+# Operators that NNAPI lacks
 
 
 class OwnSlope(nn.Module):

@@ -23,7 +23,7 @@ INT8 = replace(FP32, precision="int8", interface="core", qengine="x86")
 
 
 def overwriting(inputs: BuildInputs) -> BuildInputs:
-    """As a package says that was made by `making.packed`."""
+    """Mark the package as `making.packed` marks one that overwrites its input."""
     return replace(inputs, package=replace(inputs.package, overwrites_input=True))
 
 

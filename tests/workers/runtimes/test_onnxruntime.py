@@ -48,16 +48,16 @@ def variant_of(axes: dict[str, Any]) -> Variant:
 
 
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[RunRequest]:
-    """What its runner is asked from now on."""
-    asked: list[RunRequest] = []
+    """Collect the requests that the runner gets from now on."""
+    requests: list[RunRequest] = []
     usual = OnnxRuntime.command
 
     def command(self: OnnxRuntime, request: RunRequest, program: str | None = None) -> list[str]:
-        asked.append(request)
+        requests.append(request)
         return usual(self, request, program)
 
     monkeypatch.setattr(OnnxRuntime, "command", command)
-    return asked
+    return requests
 
 
 @pytest.fixture
@@ -98,10 +98,12 @@ def test_every_number_format_is_checked_and_says_what_it_is(built: Mapping[str, 
             "float32",
         )
         assert manifest.versions == RUNTIME.versions()
-        # Of this machine's library, which has no other.
+        # This machine's library has no other provider.
         assert {*manifest.providers} == {"CPUExecutionProvider"}
         assert manifest.providers["CPUExecutionProvider"] >= 7
-    operators = {name: {one.partition("::")[2] for one in manifest.operators} for name, (_, manifest) in built.items()}
+    operators = {
+        name: {operator.partition("::")[2] for operator in manifest.operators} for name, (_, manifest) in built.items()
+    }
     assert "QuantizeLinear" in operators["static per channel"]
     assert {"DynamicQuantizeLinear", "Conv"} < operators["dynamic"]
     assert "Cast" in operators["fp16"]
@@ -117,8 +119,10 @@ def test_weights_have_seven_bits_only_where_sums_saturate(built: Mapping[str, tu
 
     def largest(name: str) -> int:
         folder, manifest = built[name]
-        weights = [numpy_helper.to_array(one) for one in onnx.load(folder / manifest.file).graph.initializer]
-        return max(int(np.abs(one.astype(int)).max()) for one in weights if one.dtype == np.int8 and one.ndim > 1)
+        weights = [numpy_helper.to_array(tensor) for tensor in onnx.load(folder / manifest.file).graph.initializer]
+        return max(
+            int(np.abs(tensor.astype(int)).max()) for tensor in weights if tensor.dtype == np.int8 and tensor.ndim > 1
+        )
 
     assert largest("static per channel") <= 64
     assert largest("static for a CPU with VNNI") > 64
@@ -136,7 +140,7 @@ def test_what_a_provider_took_is_counted_on_the_device(
     bench = DeviceRunner(LocalDevice(tmp_path), tmp_path)
     job = tiny_job(manifest.build_key, manifest.axes)
     assert partition(bench, job, 120.0) == Partition(), "the CPU leaves nothing to itself"
-    # There is one provider here: it stands for one that took all, and for what another one left.
+    # The one provider here stands for one that took all, and for the rest that another one left.
     nodes = float(manifest.providers["CPUExecutionProvider"])
     monkeypatch.setattr(OnnxRuntime, "profiled_as", lambda *_: "CPUExecutionProvider")
     assert partition(bench, job, 120.0) == Partition({"backend_nodes": nodes, "cpu_nodes": 0.0})
@@ -149,45 +153,47 @@ def test_what_a_provider_took_is_counted_on_the_device(
 def test_a_build_for_a_provider_that_is_not_here_says_what_checked_it(
     make_inputs: Callable[..., BuildInputs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = commands(monkeypatch)
+    requests = commands(monkeypatch)
     variant = variant_of({"backend": "nnapi", "precision": "int8"})
     manifest = RUNTIME.build(variant, "k" * 64, make_inputs("nets:NoLinear"), tmp_path)
     assert (manifest.backend, manifest.verification.executor) == ("nnapi", "ONNX Runtime's CPU provider")
     assert Manifest.read(tmp_path) == manifest
     # On a CPU without VNNI, the sums of its weights of 8 bits would saturate.
-    assert [one.exact_int8 for one in asked] == [True]
+    assert [request.exact_int8 for request in requests] == [True]
 
 
 @pytest.mark.system
 def test_what_its_tool_does_not_answer_is_answered_here_as_on_the_device(
     onnxruntime: Exported, tiny: BuildInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = commands(monkeypatch)
+    requests = commands(monkeypatch)
     program = Program(path="onnxruntime_perf_test", tool=PerfTest("0123"))
     for name in ("static for a CPU with VNNI", "static per channel", "fp32"):
         folder, manifest = onnxruntime.built[name]
-        there = tmp_path / name
-        shutil.copytree(folder, there / "artifacts" / manifest.build_key)
-        bench = DeviceRunner(LocalDevice(there), there, local_facts(), {("onnxruntime", "onnx"): program})
+        device_folder = tmp_path / name
+        shutil.copytree(folder, device_folder / "artifacts" / manifest.build_key)
+        bench = DeviceRunner(
+            LocalDevice(device_folder), device_folder, local_facts(), {("onnxruntime", "onnx"): program}
+        )
         job = tiny_job(manifest.build_key, manifest.axes)
         answer = bench.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=tiny.verification)))
         assert isinstance(answer, Evaluated), answer
         assert answer.labels == ("host_answers",)
         sqnr_db = float(manifest.verification.sqnr_db or 0)
         assert accuracy.sqnr_db(tiny.verification_logits, answer.logits) == pytest.approx(sqnr_db, abs=0.01)
-    assert [one.exact_int8 for one in asked] == [True, False, False]
+    assert [request.exact_int8 for request in requests] == [True, False, False]
 
 
-def test_an_older_release_that_keeps_no_ranges_calibrates_each_time_and_gives_the_same_file(
+def test_an_older_release_keeps_no_ranges_calibrates_anew_and_gives_the_same_file(
     built: Mapping[str, tuple[Path, Manifest]], tiny: BuildInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from workers.runtimes.onnxruntime import numbers
 
     usual = numbers.quantize_static
 
-    def older(given: Path, made: Path, reader: Any, per_channel: bool = False, **others: Any) -> None:
+    def older(source: Path, target: Path, reader: Any, per_channel: bool = False, **options: Any) -> None:
         assert reader is not None
-        usual(given, made, reader, per_channel=per_channel, **others)
+        usual(source, target, reader, per_channel=per_channel, **options)
 
     monkeypatch.setattr(numbers, "quantize_static", older)
     manifest = RUNTIME.build(variant_of({"precision": "int8"}), "k" * 64, tiny, tmp_path)
@@ -211,16 +217,18 @@ def test_layers_that_share_a_weight_can_be_checked_in_exact_arithmetic(quantizat
     prepared = numbers.prepare(model.SerializeToString())
     images = random.normal(size=(4, 8)).astype("float32")
 
-    def made(variant: Variant) -> bytes:
+    def built_bytes(variant: Variant) -> bytes:
         if quantization == "dynamic":
             return numbers.to_dynamic_int8(prepared, variant)
         return numbers.calibrated_int8(prepared, images, 1, variant)
 
     def weights(content: bytes) -> int:
-        return sum(one.name.startswith("weight_quantized") for one in onnx.load_from_string(content).graph.initializer)
+        return sum(
+            tensor.name.startswith("weight_quantized") for tensor in onnx.load_from_string(content).graph.initializer
+        )
 
-    content = made(variant_of({}))
-    assert (weights(content), weights(made(replace(variant_of({}), reduced_range=True)))) == (3, 1)
+    content = built_bytes(variant_of({}))
+    assert (weights(content), weights(built_bytes(replace(variant_of({}), reduced_range=True)))) == (3, 1)
     assert numbers.unshared(content) == content
     for exact in ("0", "1"):
         options = onnxruntime.SessionOptions()
@@ -271,13 +279,13 @@ def test_where_two_releases_do_not_fit_the_failure_names_both(onnxruntime: Expor
     import onnx
 
     folder, manifest = onnxruntime.built["fp32"]
-    there = tmp_path / "artifacts" / manifest.build_key
-    shutil.copytree(folder, there)
-    newer = onnx.load(there / manifest.file)
+    artifact = tmp_path / "artifacts" / manifest.build_key
+    shutil.copytree(folder, artifact)
+    newer = onnx.load(artifact / manifest.file)
     newer.ir_version = 99
-    onnx.save(newer, there / manifest.file)
-    sha256 = hashlib.sha256((there / manifest.file).read_bytes()).hexdigest()
-    manifest.model_copy(update={"file_sha256": sha256, "versions": {"onnxruntime": "2.0.0"}}).write(there)
+    onnx.save(newer, artifact / manifest.file)
+    sha256 = hashlib.sha256((artifact / manifest.file).read_bytes()).hexdigest()
+    manifest.model_copy(update={"file_sha256": sha256, "versions": {"onnxruntime": "2.0.0"}}).write(artifact)
     facts = replace(local_facts(), runners=(("onnxruntime", "native-onnxruntime 1 and onnxruntime 1.32.0"),))
     program = Program(path=onnxruntime.native())
     bench = DeviceRunner(LocalDevice(tmp_path), tmp_path, facts, {("onnxruntime", "onnx"): program})
@@ -340,7 +348,7 @@ def test_where_a_device_has_no_such_provider_the_variant_is_skipped_with_the_rea
 def test_an_installed_library_with_another_provider_has_its_backend_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the wheels for macOS and Qualcomm's."""
+    """The wheels for macOS and Qualcomm's are such libraries."""
     assert attach("local", tmp_path, ["onnxruntime"]).facts.backends == ()
     (tmp_path / "onnxruntime.py").write_text(
         "def get_available_providers():\n    return ['CoreMLExecutionProvider', 'CPUExecutionProvider']\n"

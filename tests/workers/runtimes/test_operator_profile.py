@@ -9,7 +9,7 @@ import pytest
 from sweeps.errors import RunnerError
 from sweeps.report.profile import operators_table
 from workers.devices.interface import Completed, Device
-from workers.measure.processes import told
+from workers.measure.processes import output_of
 from workers.runtimes import operator_profile
 from workers.runtimes.onnxruntime.runtime import OnnxRuntime
 
@@ -18,7 +18,7 @@ END = {"event": "end"}
 
 
 def printed(*events: dict[str, Any]) -> bytes:
-    return "".join(json.dumps(one) + "\n" for one in events).encode()
+    return "".join(json.dumps(event) + "\n" for event in events).encode()
 
 
 def operator(name: str, start_ns: int, ns: int, where: str = "") -> dict[str, Any]:
@@ -39,22 +39,24 @@ def two_iterations() -> operator_profile.Profile:
 
 
 def test_an_operator_has_its_own_time_and_not_that_of_what_it_calls() -> None:
-    found = two_iterations()
-    assert [(run.name, run.depth, run.self_ns) for run in found.runs[:3]] == [
+    two_runs = two_iterations()
+    assert [(run.name, run.depth, run.self_ns) for run in two_runs.runs[:3]] == [
         ("forward", 0, 4_000),
         ("conv", 1, 5_000),
         ("copy", 2, 1_000),
     ]
-    conv, forward, copy = found.operators()
+    conv, forward, copy = two_runs.operators()
     assert (conv.name, conv.calls, conv.self_us) == ("conv", 1, 6.0)
     assert (forward.self_us, copy.self_us) == (3.0, 1.0)
     assert conv.percent == 60.0
-    kept = operator_profile.kept_operators(found)
-    table = operators_table(kept)
+    operators = operator_profile.kept_operators(two_runs)
+    table = operators_table(operators)
     assert [str(column.header) for column in table.columns] == ["operator", "where", "calls", "µs", "%"]
     assert table.row_count == 3
-    assert [(one.name, one.percent) for one in kept] == [(one.name, one.percent) for one in found.operators()]
-    assert (operator_profile.iteration_p50_us(found.iteration_ns), operator_profile.iteration_p50_us(())) == (
+    assert [(operator.name, operator.percent) for operator in operators] == [
+        (operator.name, operator.percent) for operator in two_runs.operators()
+    ]
+    assert (operator_profile.iteration_p50_us(two_runs.iteration_ns), operator_profile.iteration_p50_us(())) == (
         10.0,
         None,
     )
@@ -70,8 +72,8 @@ def test_the_trace_is_one_that_viewers_open() -> None:
 
 def test_onnx_runtime_s_own_profile_counts_without_its_warm_up() -> None:
     def node(ts: int) -> dict[str, Any]:
-        told = {"op_name": "Conv", "provider": "CPUExecutionProvider"}
-        return {"cat": "Node", "name": "conv1_kernel_time", "ts": ts, "dur": 7, "args": told}
+        arguments = {"op_name": "Conv", "provider": "CPUExecutionProvider"}
+        return {"cat": "Node", "name": "conv1_kernel_time", "ts": ts, "dur": 7, "args": arguments}
 
     text = json.dumps(
         [
@@ -82,8 +84,8 @@ def test_onnx_runtime_s_own_profile_counts_without_its_warm_up() -> None:
         ]
     )
     profile = {"event": "profile", "iteration_ns": [10_000], "onnxruntime": text}
-    (one,) = OnnxRuntime().parse_profile(printed(START, profile, END)).operators()
-    assert (one.name, one.where, one.calls, one.self_us) == ("Conv", "CPUExecutionProvider", 1, 7.0)
+    (operator,) = OnnxRuntime().parse_profile(printed(START, profile, END)).operators()
+    assert (operator.name, operator.where, operator.calls, operator.self_us) == ("Conv", "CPUExecutionProvider", 1, 7.0)
 
 
 PROFILE = {"event": "profile", "iteration_ns": [1]}
@@ -126,5 +128,5 @@ class Crashing:
 
 def test_a_profiler_that_dies_tells_how_and_not_that_its_profile_has_no_end() -> None:
     with pytest.raises(RunnerError) as caught:
-        told(cast(Device, Crashing()), ["profiler"], operator_profile.parse, 1.0)
+        output_of(cast(Device, Crashing()), ["profiler"], operator_profile.parse, 1.0)
     assert (caught.value.kind, "exit code -11" in caught.value.message) == ("crashed", True)

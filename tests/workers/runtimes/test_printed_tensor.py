@@ -115,7 +115,7 @@ def test_what_is_no_matrix_of_floats_is_told(printed: Printed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         (" 0.0550", "", "1 numbers stand where 1 x 2 were printed"),
         (" 0.0550", " 0.05.50", "'0.05.50' is no number"),
@@ -129,6 +129,6 @@ def test_what_is_no_matrix_of_floats_is_told(printed: Printed) -> None:
         ("1e-05 *\n 0.0550", "1e--5 *\n 0.0550", "numbers stand where"),
     ],
 )
-def test_a_damaged_print_is_told(old: str, new: str, told: str) -> None:
+def test_a_damaged_print_is_told(old: str, new: str, message: str) -> None:
     assert OF_2020.count(old) == 1
-    assert told in other(OF_2020.replace(old, new))
+    assert message in other(OF_2020.replace(old, new))

@@ -1,4 +1,4 @@
-"""Which saved models are one program."""
+"""Saved models are one program where they do the same with tensors of the same shapes."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which program is brought to a device, by what the device says of its ABI."""
+"""A device gets the program for the ABI that it tells."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_an_abi_without_a_runner_names_the_files_that_would_be_one(
     lite = tmp_path / "riscv64" / "edgesweep_runner_lite"
     lite.touch()
     assert set(programs.programs(riscv)) == {"ptl"}
-    # What an app needs beside the model is the program itself, with what lies beside it.
+    # An app needs the program itself beside the model, with what lies beside it.
     beside = lite.with_name(f"{lite.name}{BESIDE}")
     beside.mkdir()
     lite.write_bytes(bytes(2_000_000))

@@ -24,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_introduces_itself_without_edgesweep(cache: Path, tmp_path: Path) -> None:
-    # Not a link, through which a virtual environment does not find its packages.
+    # A virtual environment would not find its packages through a link.
     python = tmp_path / "it's a python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
@@ -68,9 +68,9 @@ def test_a_board_with_python_gets_it_and_another_one_the_compiled_runner(
 ) -> None:
     monkeypatch.setenv(programs.FOLDER_VARIABLE, str(tmp_path))
     board = replace(local_facts(), abi="arm64-v8a", exec_context=BOARD, python="/usr/bin/python3")
-    assert {Path(one.path).name for one in programs.programs(board).values()} == {python_program.NAME}
+    assert {Path(program.path).name for program in programs.programs(board).values()} == {python_program.NAME}
     bare = replace(board, python="")
-    # Of Android, where they are looked for on phones.
+    # The first folder is Android's, where programs are looked for on phones.
     for folder in ("arm64-v8a", "linux-arm64-v8a"):
         (tmp_path / folder).mkdir()
     (tmp_path / "arm64-v8a" / "edgesweep_runner_full").touch()
@@ -80,7 +80,7 @@ def test_a_board_with_python_gets_it_and_another_one_the_compiled_runner(
     assert "edgesweep explain boards" in caught.value.next_step
     runner = tmp_path / "linux-arm64-v8a" / "edgesweep_runner_full"
     runner.touch()
-    assert {one.path for one in programs.programs(bare).values()} == {str(runner)}
+    assert {program.path for program in programs.programs(bare).values()} == {str(runner)}
 
 
 @pytest.mark.parametrize(("abi", "fits"), [("x86_64", True), ("arm64-v8a", False), ("riscv64", False)])

@@ -25,9 +25,9 @@ def scheme(engine: str, granularity: str = "per_tensor") -> Scheme:
     return Scheme(method="dynamic", engine=engine, granularity=granularity)
 
 
-def built(model: torch.nn.Module, images: torch.Tensor, wanted: Scheme) -> torch.nn.Module:
-    prepared = prepare(model, wanted, images[:1])
-    return convert(prepared, calibrate(prepared, images.numpy(), wanted, 16, None), wanted)
+def built(model: torch.nn.Module, images: torch.Tensor, int8_scheme: Scheme) -> torch.nn.Module:
+    prepared = prepare(model, int8_scheme, images[:1])
+    return convert(prepared, calibrate(prepared, images.numpy(), int8_scheme, 16, None), int8_scheme)
 
 
 class Branching(torch.nn.Module):

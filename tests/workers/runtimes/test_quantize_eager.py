@@ -30,9 +30,9 @@ def scheme(way: str) -> Scheme:
 
 
 def built(model: torch.nn.Module, images: torch.Tensor, way: str = "qnnpack") -> torch.nn.Module:
-    wanted = scheme(way)
-    prepared = prepare(model, wanted, images[:1])
-    return convert(prepared, calibrate(prepared, images.numpy(), wanted, 16, None), wanted)
+    int8_scheme = scheme(way)
+    prepared = prepare(model, int8_scheme, images[:1])
+    return convert(prepared, calibrate(prepared, images.numpy(), int8_scheme, 16, None), int8_scheme)
 
 
 def quality(model: torch.nn.Module, int8: torch.nn.Module, images: torch.Tensor) -> float:

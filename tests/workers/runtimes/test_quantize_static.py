@@ -43,17 +43,17 @@ def scheme(way: str, granularity: str = "") -> Scheme:
     return Scheme(method="static_fx", engine=engine, granularity=usual, reduced_range=reduced)
 
 
-def built(model: torch.nn.Module, calibration: torch.Tensor, wanted: Scheme) -> torch.nn.Module:
-    prepared = prepare(model, wanted, calibration[:1])
-    return convert(prepared, calibrate(prepared, calibration.numpy(), wanted, 16, None), wanted)
+def built(model: torch.nn.Module, calibration: torch.Tensor, int8_scheme: Scheme) -> torch.nn.Module:
+    prepared = prepare(model, int8_scheme, calibration[:1])
+    return convert(prepared, calibrate(prepared, calibration.numpy(), int8_scheme, 16, None), int8_scheme)
 
 
 def quantized(model: torch.nn.Module, calibration: torch.Tensor, way: str) -> tuple[torch.nn.Module, tuple[str, ...]]:
     """The int8 graph, and what was fused."""
-    wanted = scheme(way)
-    prepared = prepare(symbolic(model), wanted, calibration)
-    state = calibrate(prepared, calibration.numpy(), wanted, max(len(calibration), 1), None)
-    return convert(prepared, state, wanted), prepared.fused
+    int8_scheme = scheme(way)
+    prepared = prepare(symbolic(model), int8_scheme, calibration)
+    state = calibrate(prepared, calibration.numpy(), int8_scheme, max(len(calibration), 1), None)
+    return convert(prepared, state, int8_scheme), prepared.fused
 
 
 def quality(model: torch.nn.Module, int8: torch.nn.Module, images: torch.Tensor) -> float:
@@ -105,7 +105,7 @@ def test_channels_last_is_not_scrambled_under_qnnpack(mobilenet: BuildInputs) ->
 
 
 def test_without_the_rewrite_qnnpack_scrambles_channels_last() -> None:
-    # What the rewrite is for. When this fails, torch is repaired and the rewrite is only an optimisation.
+    # The rewrite is for this. When this fails, torch is repaired and the rewrite is only an optimisation.
     x = torch.quantize_per_tensor(torch.randn(1, 16, 8, 8) * 4, 0.1, 60, torch.quint8)
     plain = torch.nn.functional.hardtanh(x, 0.0, 6.0).dequantize()
     last = torch.nn.functional.hardtanh(x.contiguous(memory_format=torch.channels_last), 0.0, 6.0).dequantize()
@@ -125,32 +125,34 @@ def test_weights_have_one_scale_or_one_per_channel_as_asked(tiny: BuildInputs, w
     with build_state(engine_of(way)[0]):
         int8 = built(model, calibration, scheme(way, granularity))
         assert quality(model, int8, images) > 25
-    found = {int8.get_submodule(name).weight().qscheme() for name in ("stem.0", "last", "hidden", "head")}
-    assert found == {torch.per_tensor_affine if granularity == "per_tensor" else torch.per_channel_affine}
+    qschemes = {int8.get_submodule(name).weight().qscheme() for name in ("stem.0", "last", "hidden", "head")}
+    assert qschemes == {torch.per_tensor_affine if granularity == "per_tensor" else torch.per_channel_affine}
 
 
 def test_a_state_from_a_file_gives_the_same_answers_to_the_bit(mobilenet: BuildInputs) -> None:
     model, calibration, images = parts(mobilenet)
-    wanted = scheme("qnnpack")
-    found = calibrate(prepare(model, wanted, calibration[:1]), calibration.numpy(), wanted, 16, None)
+    int8_scheme = scheme("qnnpack")
+    computed = calibrate(prepare(model, int8_scheme, calibration[:1]), calibration.numpy(), int8_scheme, 16, None)
     file = io.BytesIO()
-    torch.save(found, file)
+    torch.save(computed, file)
     file.seek(0)
     stored = torch.load(file, weights_only=True)
-    first, second = (convert(prepare(model, wanted, calibration[:1]), state, wanted) for state in (found, stored))
+    first, second = (
+        convert(prepare(model, int8_scheme, calibration[:1]), state, int8_scheme) for state in (computed, stored)
+    )
     assert torch.equal(first(images), second(images))
 
 
 def test_calibrating_and_converting_leave_what_was_prepared_as_it_was(tiny: BuildInputs) -> None:
     model, calibration, images = parts(tiny)
-    wanted = scheme("qnnpack")
-    prepared = prepare(model, wanted, calibration[:1])
+    int8_scheme = scheme("qnnpack")
+    prepared = prepare(model, int8_scheme, calibration[:1])
     before = {name: tensor.clone() for name, tensor in prepared.module.state_dict().items()}
-    one = calibrate(prepared, calibration.numpy(), wanted, 16, None)
-    answers = convert(prepared, one, wanted)(images)
-    two = calibrate(prepared, calibration.numpy(), wanted, 16, None)
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert torch.equal(convert(prepared, two, wanted)(images), answers)
+    state = calibrate(prepared, calibration.numpy(), int8_scheme, 16, None)
+    answers = convert(prepared, state, int8_scheme)(images)
+    second = calibrate(prepared, calibration.numpy(), int8_scheme, 16, None)
+    assert all(torch.equal(state[name], second[name]) for name in state)
+    assert torch.equal(convert(prepared, second, int8_scheme)(images), answers)
     after = prepared.module.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -159,11 +161,12 @@ def test_calibrating_and_converting_leave_what_was_prepared_as_it_was(tiny: Buil
 def test_scales_do_not_depend_on_the_granularity_of_weights(tiny: BuildInputs) -> None:
     model, calibration, _ = parts(tiny)
     schemes = [scheme("x86", granularity) for granularity in ("per_tensor", "per_channel")]
-    one, two = (
-        calibrate(prepare(model, wanted, calibration[:1]), calibration.numpy(), wanted, 16, None) for wanted in schemes
+    state, second = (
+        calibrate(prepare(model, int8_scheme, calibration[:1]), calibration.numpy(), int8_scheme, 16, None)
+        for int8_scheme in schemes
     )
-    assert one.keys() == two.keys()
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert state.keys() == second.keys()
+    assert all(torch.equal(state[name], second[name]) for name in state)
 
 
 BAD_CALIBRATION = {
@@ -295,7 +298,7 @@ def test_a_transposed_convolution_that_is_called_as_a_function_answers_right(
 
 
 class Awkward(torch.nn.Module):
-    """What QNNPACK has wrong kernels for, beside ReLU6."""
+    """Operators for which QNNPACK has wrong kernels, beside ReLU6."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -92,8 +92,8 @@ def test_a_listing_of_accelerators_is_read_whole() -> None:
     assert [device.name for device in listing.devices] == ["qti-hta", "nnapi-reference"]
     assert listing.operations is None
     assert runner_report.listing(transcript(START, END)).devices == ()
-    taken = runner_report.listing(transcript(START, MODEL, DEVICE | {"accepts": [True, False]}, END))
-    assert (taken.operations, taken.devices[0].accepts) == (("CONV_2D", "RELU"), (True, False))
+    whole = runner_report.listing(transcript(START, MODEL, DEVICE | {"accepts": [True, False]}, END))
+    assert (whole.operations, whole.devices[0].accepts) == (("CONV_2D", "RELU"), (True, False))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_what_drivers_say_of_themselves_may_be_nothing_or_too_much() -> None:
         b"",
     ],
 )
-def test_a_runner_whose_list_of_accelerators_cannot_be_read_is_one_without_accelerators(rest: bytes) -> None:
+def test_a_runner_with_an_unreadable_list_of_accelerators_is_one_without_any(rest: bytes) -> None:
     identity = runner_report.identity(b"\n" + transcript(ENGINES) + rest)
     assert identity.runner == "python-torchscript 1"
     assert (identity.runtime_version, identity.qengines, identity.accelerators) == ("2.12.1+cu130", ("qnnpack",), ())
@@ -185,14 +185,14 @@ def test_what_a_device_cannot_tell_is_none() -> None:
 
 
 def test_an_error_line_keeps_the_runners_own_kind() -> None:
-    told = {"event": "error", "kind": "runtime_skew", "message": "the file is of version 11"}
+    error_line = {"event": "error", "kind": "runtime_skew", "message": "the file is of version 11"}
     with pytest.raises(RunnerError, match="the file is of version 11") as caught:
-        runner_report.parse(transcript(START, told))
+        runner_report.parse(transcript(START, error_line))
     assert caught.value.kind == "runtime_skew"
 
 
 @pytest.mark.parametrize(
-    ("library", "kind", "message", "told"),
+    ("library", "kind", "message", "expected"),
     [
         ("onnxruntime 1.32.0", "runtime_skew", "opset 99", "onnxruntime 1.32.0: opset 99"),
         ("onnxruntime 1.32.0", "load_failed", "no graph", "onnxruntime 1.32.0: no graph"),
@@ -201,11 +201,11 @@ def test_an_error_line_keeps_the_runners_own_kind() -> None:
         ("2.12.1", "load_failed", "no archive", "no archive"),
     ],
 )
-def test_an_error_of_a_library_begins_with_its_version(library: str, kind: str, message: str, told: str) -> None:
+def test_an_error_of_a_library_begins_with_its_version(library: str, kind: str, message: str, expected: str) -> None:
     error = {"event": "error", "kind": kind, "message": message}
     with pytest.raises(RunnerError) as caught:
         runner_report.parse(transcript({**START, "torch": library}, error))
-    assert (caught.value.kind, caught.value.message) == (kind, told)
+    assert (caught.value.kind, caught.value.message) == (kind, expected)
 
 
 def kind_read(kind: str, message: str) -> str:

@@ -18,6 +18,7 @@ from sweeps.variant import Variant
 from tests.workers.runtimes import forked_runs
 from tests.workers.runtimes.nets import Keeps
 from tests.workers.runtimes.runs import request_of, run
+from tests.workers.runtimes.scripted_modules import Flat, Image, Pair
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
@@ -45,11 +46,6 @@ def saved(tmp_path: Path) -> Callable[[torch.nn.Module], RunRequest]:
         return request_of(path, 2, 3, 4, 4)
 
     return saved
-
-
-class Flat(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.flatten(1)
 
 
 class Dequantized(torch.nn.Module):
@@ -101,7 +97,7 @@ def test_one_thread_keeps_xnnpacks_pool_to_one_thread(artifact: RunRequest) -> N
 def test_every_thread_stays_on_the_cpus_that_were_asked_for(artifact: RunRequest) -> None:
     cpu = max(os.sched_getaffinity(0))
     argv = RUNTIME.command(replace(artifact, threads=2, cpus=str(cpu), iterations=1, min_seconds=1.0))
-    seen: dict[str, set[int]] = {}
+    affinities: dict[str, set[int]] = {}
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -110,12 +106,12 @@ def test_every_thread_stays_on_the_cpus_that_were_asked_for(artifact: RunRequest
         while process.poll() is None:
             for task in Path(f"/proc/{process.pid}/task").iterdir():
                 try:
-                    seen[task.name] = os.sched_getaffinity(int(task.name))
+                    affinities[task.name] = os.sched_getaffinity(int(task.name))
                 except ProcessLookupError:
                     continue  # ended meanwhile
         process.stdout.read()
-    assert len(seen) > 1
-    assert {tuple(cpus) for cpus in seen.values()} == {(cpu,)}
+    assert len(affinities) > 1
+    assert {tuple(cpus) for cpus in affinities.values()} == {(cpu,)}
 
 
 def test_the_engine_is_in_force_when_an_int8_model_is_loaded(mobilenet: BuildInputs, tmp_path: Path) -> None:
@@ -171,16 +167,6 @@ def test_with_reuse_every_iteration_gets_the_same_tensor_filled_anew(
     assert (error.kind, error.message) == ("run_failed", "an input was given twice")
 
 
-class Pair(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return x, x
-
-
-class Image(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x
-
-
 @pytest.mark.parametrize(
     ("module", "message"),
     [
@@ -218,7 +204,7 @@ def test_what_the_request_gets_wrong_is_told(
     }
 
 
-def test_only_the_standard_library_is_imported_before_the_cpus_are_chosen_and_no_compiler_of_torch_after_it() -> None:
+def test_only_standard_modules_load_before_the_choice_of_cpus_and_no_compiler_after() -> None:
     program = (
         "import sys\nfrom workers.runtimes.torchscript.runner import main\n"
         "print(sorted({'torch', 'numpy', 'pydantic'} & {name.partition('.')[0] for name in sys.modules}))\n"
@@ -246,12 +232,12 @@ sys.exit(main.main(sys.argv[1:], odd))
 """
 
 
-def test_a_file_of_another_runtime_that_hangs_ends_the_process_unless_its_hash_is_known(tmp_path: Path) -> None:
+def test_a_hanging_file_of_another_runtime_ends_the_process_unless_its_hash_is_known(tmp_path: Path) -> None:
     (tmp_path / "model").write_bytes(b"runs for ever")
     argv = [sys.executable, "-c", HANGS, "--model", str(tmp_path / "model"), "--input-dims", "1"]
     unknown = subprocess.run(argv, capture_output=True, check=False)
     assert unknown.returncode == -signal.SIGALRM, unknown.stderr
-    known = subprocess.run(
+    trusted = subprocess.run(
         [*argv, "--sha256", hashlib.sha256(b"runs for ever").hexdigest()], capture_output=True, check=False
     )
-    assert b"it may take as long as it needs" in known.stdout
+    assert b"it may take as long as it needs" in trusted.stdout

@@ -66,18 +66,18 @@ def nnapi() -> str:
 @pytest.mark.parametrize("form", FORMATS)
 def test_nnapi_is_evaluated_on_the_reference_and_says_so(nnapi: str, tmp_path: Path, form: Format) -> None:
     request = run_by(for_nnapi(tmp_path, form), "nnapi", nnapi)
-    found = run(replace(request, **evaluating(tmp_path, images(5))))
-    assert (found.backend_ran, found.reference, found.samples_ns) == ("nnapi", True, ())
-    torch.testing.assert_close(torch.from_numpy(answers(tmp_path, found)), small()(images(5)))
+    report = run(replace(request, **evaluating(tmp_path, images(5))))
+    assert (report.backend_ran, report.reference, report.samples_ns) == ("nnapi", True, ())
+    torch.testing.assert_close(torch.from_numpy(answers(tmp_path, report)), small()(images(5)))
 
 
 @pytest.mark.compiler
 def test_an_emulated_backend_is_never_timed(nnapi: str, tmp_path: Path) -> None:
     file = for_nnapi(tmp_path, "pt")
-    told = refused(run_by(file, "nnapi", nnapi))
-    assert told.kind == "emulated"
-    assert "an emulated backend's time is never a time" in told.message
-    # Nor where the reference lies where the system looks for libraries.
+    error = refused(run_by(file, "nnapi", nnapi))
+    assert error.kind == "emulated"
+    assert "an emulated backend's time is never a time" in error.message
+    # A reference where the system looks for libraries is not timed either.
     argv = (*RUNNER, "--model", str(file), "--backend", "nnapi", "--input-dims", "1,3,8,8")
     environment = {**os.environ, "LD_LIBRARY_PATH": str(Path(nnapi).parent)}
     ended = subprocess.run(argv, capture_output=True, check=False, env=environment)
@@ -92,22 +92,22 @@ def test_what_nnapi_refuses_to_compile_is_told_with_its_reason(nnapi: str, tmp_p
     converted = convert_model_to_nnapi(trace(small(), images(1)), images(1))
     converted.mod.ser_model[6] = 77  # the type of the first operand
     file = save(script(torch.nn.Sequential(converted)), tmp_path, form).file
-    told = refused(replace(run_by(file, "nnapi", nnapi), **evaluating(tmp_path, images(1))))
-    assert told.kind == "nnapi_compile_failed"
-    assert "NNAPI returned error: 4 (bad data: " in told.message
+    error = refused(replace(run_by(file, "nnapi", nnapi), **evaluating(tmp_path, images(1))))
+    assert error.kind == "nnapi_compile_failed"
+    assert "NNAPI returned error: 4 (bad data: " in error.message
 
 
 @pytest.mark.compiler
 def test_what_nnapi_refuses_to_run_is_told_with_its_reason(nnapi: str, tmp_path: Path) -> None:
     request = replace(run_by(for_nnapi(tmp_path, "pt"), "nnapi", nnapi), input_shape=(2, 3, 8, 8))
-    told = refused(replace(request, **evaluating(tmp_path, images(2))))
-    assert told.kind == "nnapi_run_failed"
-    assert "input 0 has sizes [2, 3, 8, 8], but the model declares [1, 3, 8, 8]" in told.message
+    error = refused(replace(request, **evaluating(tmp_path, images(2))))
+    assert error.kind == "nnapi_run_failed"
+    assert "input 0 has sizes [2, 3, 8, 8], but the model declares [1, 3, 8, 8]" in error.message
 
 
 def test_without_nnapi_or_metal_the_backend_is_missing(tmp_path: Path) -> None:
-    told = refused(run_by(for_nnapi(tmp_path, "pt"), "nnapi"))
-    assert (told.kind, "there is no libneuralnetworks.so" in told.message) == ("backend_missing", True)
+    error = refused(run_by(for_nnapi(tmp_path, "pt"), "nnapi"))
+    assert (error.kind, "there is no libneuralnetworks.so" in error.message) == ("backend_missing", True)
     assert refusal((*RUNNER, "--nnapi-devices")).kind == "backend_missing"
 
 
@@ -125,10 +125,10 @@ def test_a_reference_that_is_none_is_told(tmp_path: Path) -> None:
 
 
 def test_an_artifact_of_another_backend_is_told(tmp_path: Path) -> None:
-    told = refused(run_by(for_nnapi(tmp_path, "pt"), "cpu"))
-    assert (told.kind, told.message) == ("wrong_backend", "model.pt is made for the backend nnapi, not for cpu")
-    told = refused(run_by(save(script(small()), tmp_path, "ptl").file, "metal"))
-    assert (told.kind, told.message) == ("wrong_backend", "model.ptl is made for the backend cpu, not for metal")
+    error = refused(run_by(for_nnapi(tmp_path, "pt"), "cpu"))
+    assert (error.kind, error.message) == ("wrong_backend", "model.pt is made for the backend nnapi, not for cpu")
+    error = refused(run_by(save(script(small()), tmp_path, "ptl").file, "metal"))
+    assert (error.kind, error.message) == ("wrong_backend", "model.ptl is made for the backend cpu, not for metal")
 
 
 @pytest.mark.compiler
@@ -138,9 +138,9 @@ def test_metal_is_evaluated_in_fp16_on_the_reference(nets: ModuleType, tmp_path:
     request = run_by(file, "metal", library)
     assert refused(request).kind == "emulated"
     assert refused(replace(request, reference=None)).kind == "backend_missing"
-    found = run(replace(request, **evaluating(tmp_path, images(8))))
-    assert (found.backend_ran, found.reference) == ("metal", True)
-    answered, expected = answers(tmp_path, found), small()(images(8)).numpy()
+    report = run(replace(request, **evaluating(tmp_path, images(8))))
+    assert (report.backend_ran, report.reference) == ("metal", True)
+    answered, expected = answers(tmp_path, report), small()(images(8)).numpy()
     exact = metal.round_to_half(small())(images(8)).numpy()
     near_half, near_float = sqnr_db(exact, answered), sqnr_db(expected, answered)
     assert near_float is not None
@@ -159,7 +159,7 @@ def test_accelerators_are_listed(nnapi: str) -> None:
         ("edgesweep-reference-all", "cpu", 30, None),
     ]
     with pytest.raises(RunnerError):
-        runner_report.parse(ended.stdout)  # which is no run
+        runner_report.parse(ended.stdout)  # the listing is no run
 
 
 @pytest.mark.compiler
@@ -199,8 +199,8 @@ def test_big_cores_of_a_machine_with_one_kind_are_told(tmp_path: Path) -> None:
     request = run_by(save(mixed(small(), images(1)), tmp_path, "pt").file, "cpu")
     for kind, cpus in (("little", kinds[:1]), ("big", kinds[-1:])):
         if len(kinds) < 2:
-            told = refused(replace(request, cpus=kind))
-            assert (told.kind, f"there are no {kind} ones" in told.message) == ("bad_cpus", True)
+            error = refused(replace(request, cpus=kind))
+            assert (error.kind, f"there are no {kind} ones" in error.message) == ("bad_cpus", True)
         else:
             assert run(replace(request, cpus=kind)).cpus_ran == cpus[0]
 
@@ -210,5 +210,5 @@ def test_the_cpus_that_it_ran_on_are_reported(tmp_path: Path) -> None:
     allowed = sorted(os.sched_getaffinity(0))
     assert run(request).cpus_ran == tuple(allowed)
     assert run(replace(request, cpus=str(allowed[-1]))).cpus_ran == (allowed[-1],)
-    told = refused(replace(request, cpus=f"{allowed[-1]},4000"))
-    assert (told.kind, "4000" in told.message) == ("bad_cpus", True)
+    error = refused(replace(request, cpus=f"{allowed[-1]},4000"))
+    assert (error.kind, "4000" in error.message) == ("bad_cpus", True)

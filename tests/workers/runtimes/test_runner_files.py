@@ -13,6 +13,7 @@ import torch
 from sweeps.manifest import TensorSpec
 from tests.workers.runtimes.forked_runs import refusal, refused, run
 from tests.workers.runtimes.runs import RUNNER, answers, evaluating, request_of
+from tests.workers.runtimes.scripted_modules import Expects, Pair
 from workers.models.eager_model import load_eager
 from workers.runtimes.interface import BuildInputs
 from workers.runtimes.torchscript.capture import script
@@ -71,14 +72,6 @@ def test_a_quantized_interface_is_quantized_and_dequantized_outside(
         assert len(run(replace(request, iterations=3, reuse_input=reuse)).samples_ns) == 3
 
 
-class Expects(torch.nn.Module):
-    """Raises with what it was given."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        assert bool(x.max() < -5), f"given {x.flatten()[0].item()} {x.is_contiguous(memory_format=torch.channels_last)}"
-        return x.flatten(1)
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_input_that_the_file_carries_is_given_as_it_lies_there(tmp_path: Path, form: Format) -> None:
     saved = save(script(Expects()), tmp_path, form)
@@ -105,19 +98,14 @@ def test_logits_that_are_no_numbers_are_written_as_they_are(tmp_path: Path, form
     saved = save(script(Lost()), tmp_path, form)
     images = torch.tensor([0.0, 1.0]).repeat(6).reshape(1, 3, 2, 2)
     report = run(replace(request_of(saved.file, 1, 3, 2, 2), **evaluating(tmp_path, images)))
-    found = torch.from_numpy(answers(tmp_path, report))
-    assert bool(found[0, ::2].isnan().all())
-    assert bool(found[0, 1::2].isinf().all())
+    logits = torch.from_numpy(answers(tmp_path, report))
+    assert bool(logits[0, ::2].isnan().all())
+    assert bool(logits[0, 1::2].isinf().all())
 
 
 class Words(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"logits": x.flatten(1)}
-
-
-class Pair(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return x, x
 
 
 class Nothing(torch.nn.Module):
@@ -143,8 +131,8 @@ def test_a_file_under_the_other_formats_name_is_told(tmp_path: Path) -> None:
     pt, ptl = (save(script(Full()), tmp_path, form).file for form in FORMATS)
     (tmp_path / "other.pt").write_bytes(ptl.read_bytes())
     (tmp_path / "other.ptl").write_bytes(pt.read_bytes())
-    found = [refused(request_of(tmp_path / name, 1, 3, 2, 2)) for name in ("other.pt", "other.ptl")]
-    assert [(error.kind, error.message) for error in found] == [
+    errors = [refused(request_of(tmp_path / name, 1, 3, 2, 2)) for name in ("other.pt", "other.ptl")]
+    assert [(error.kind, error.message) for error in errors] == [
         ("wrong_format", "other.pt holds bytecode for the lite interpreter: it is a ptl file under another name"),
         ("wrong_format", "other.ptl holds no bytecode for the lite interpreter: it is a pt file under another name"),
     ]
@@ -172,7 +160,7 @@ for path in sys.argv[1:]:
 
 
 def loads(*files: Path) -> list[str]:
-    """What loading each file ends with, in one process that outlives them all."""
+    """List how loading each file ends, in one process that outlives them all."""
     ended = subprocess.run([sys.executable, "-c", LOADER, *map(str, files)], capture_output=True, text=True, check=True)
     return ended.stdout.splitlines()
 
@@ -182,9 +170,9 @@ def test_truncated_files_are_told(tmp_path: Path, whole: Callable[[Format], byte
     files = [tmp_path / f"{number}.{form}" for number in range(40)]
     for number, file in enumerate(files):
         file.write_bytes(whole(form)[: len(whole(form)) * number // len(files)])
-    told = loads(*files)
-    assert len(told) == len(files)
-    assert all(f"load_failed {file.name} is no whole archive" in line for file, line in zip(files, told, strict=True))
+    lines = loads(*files)
+    assert len(lines) == len(files)
+    assert all(f"load_failed {file.name} is no whole archive" in line for file, line in zip(files, lines, strict=True))
 
 
 def records(content: bytes, folder: Path) -> dict[str, bytes]:
@@ -207,16 +195,16 @@ def test_lost_and_damaged_records_are_told(tmp_path: Path, whole: Callable[[Form
     needed = ["data.pkl", "data/0", ".py"] if form == "pt" else ["data.pkl", "data/0", "bytecode.pkl"]
     files = [written(tmp_path / f"sound.{form}", sound)]
     for number, name in enumerate(f"model/{end}" for end in needed):
-        name = next(found for found in sound if found.endswith(name.partition("/")[2]))
+        name = next(record for record in sound if record.endswith(name.partition("/")[2]))
         if not name.endswith("bytecode.pkl"):  # without it, it is a pt file under another name
             files.append(written(tmp_path / f"lost{number}.{form}", {k: v for k, v in sound.items() if k != name}))
         for damage in (b"", b"\x80\x02garbage", b"\x00" * 64, b"(" * 5000):
             if not name.endswith("data/0"):
                 files.append(written(tmp_path / f"damaged{len(files)}.{form}", sound | {name: damage}))
-    told = loads(*files)
-    assert told[0] == "loaded"
-    assert len(told) == len(files)
-    assert {line.split()[0] for line in told[1:]} == {"load_failed"}
+    lines = loads(*files)
+    assert lines[0] == "loaded"
+    assert len(lines) == len(files)
+    assert {line.split()[0] for line in lines[1:]} == {"load_failed"}
 
 
 def test_a_file_that_would_fill_the_memory_is_refused_before_torch_reads_it(

@@ -88,9 +88,9 @@ def test_bundled_inputs_are_whole_batches_in_the_models_layout(
     assert saved.file.read_bytes() == before
     # Two batches of two, 12 kB an image: the fifth image is left out, and no slice drags all images in.
     assert file.stat().st_size - len(before) < 4 * 12_288 + 20_000
-    given = all_bundled(file)
-    assert len(given) == 2
-    for batch, expected in zip(given, images.split(2), strict=False):
+    batches = all_bundled(file)
+    assert len(batches) == 2
+    for batch, expected in zip(batches, images.split(2), strict=False):
         assert batch.is_contiguous(memory_format=getattr(torch, memory_format))
         torch.testing.assert_close(batch, expected, rtol=0, atol=0)
 
@@ -104,9 +104,9 @@ def test_bundled_inputs_of_a_quantized_interface_are_quantized(tmp_path: Path, f
     saved = save(script(Quantized()), tmp_path, "ptl" if form == "ptl" else "pt")
     spec = TensorSpec(shape=(1, 3, 8, 8), dtype="quint8", scale=0.25, zero_point=100)
     images = torch.linspace(-1, 1, 2 * 192).reshape(2, 3, 8, 8)
-    given = all_bundled(bundle(saved.file, images, tmp_path, spec, "contiguous_format"))
-    assert [(x.dtype, x.q_scale(), x.q_zero_point()) for x in given] == [(torch.quint8, 0.25, 100)] * 2
-    torch.testing.assert_close(torch.cat(given).dequantize(), (images * 4).round() / 4)
+    batches = all_bundled(bundle(saved.file, images, tmp_path, spec, "contiguous_format"))
+    assert [(x.dtype, x.q_scale(), x.q_zero_point()) for x in batches] == [(torch.quint8, 0.25, 100)] * 2
+    torch.testing.assert_close(torch.cat(batches).dequantize(), (images * 4).round() / 4)
 
 
 def all_bundled(file: Path) -> list[torch.Tensor]:
@@ -161,7 +161,7 @@ WHOLE = {"model/data.pkl": b"\x80\x02.", "model/version": b"3\n"}
 
 
 @pytest.mark.parametrize(
-    ("records", "told"),
+    ("records", "message"),
     [
         ({}, "holds no TorchScript"),
         ({"model/weights.bin": b"x"}, "holds no TorchScript"),
@@ -172,8 +172,10 @@ WHOLE = {"model/data.pkl": b"\x80\x02.", "model/version": b"3\n"}
         (WHOLE | {"model/bytecode.pkl": b""}, "no whole archive"),
     ],
 )
-def test_a_zip_file_that_is_no_model_says_what_is_wrong(tmp_path: Path, records: dict[str, bytes], told: str) -> None:
-    with pytest.raises(NoArchive, match=told):
+def test_a_zip_file_that_is_no_model_says_what_is_wrong(
+    tmp_path: Path, records: dict[str, bytes], message: str
+) -> None:
+    with pytest.raises(NoArchive, match=message):
         archive.read(zipped(tmp_path / "model.pt", records))
 
 
@@ -195,9 +197,9 @@ def test_records_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "a") as archived:
         first = archived.getinfo("model/data/0")
         for number in range(2, 20):
-            again = copy(first)
-            again.filename = again.orig_filename = f"model/data/{number}"
-            archived.filelist.append(again)
+            copied_record = copy(first)
+            copied_record.filename = copied_record.orig_filename = f"model/data/{number}"
+            archived.filelist.append(copied_record)
         archived._didModify = True
     with pytest.raises(NoArchive, match="overlap"):
         archive.read(path)

@@ -78,14 +78,14 @@ class Writes(Weighted):
         return y + 1
 
 
-def made(kind: type[Weighted]) -> tuple[nn.Module, torch.Tensor]:
+def model_and_input(kind: type[Weighted]) -> tuple[nn.Module, torch.Tensor]:
     torch.manual_seed(0)
     return kind().eval().requires_grad_(False), torch.randn(SHAPE)
 
 
 @pytest.mark.parametrize("kind", [Branches, Made, PadsToEven, Scales, Windows])
 def test_a_model_that_computes_with_sizes_has_a_graph_for_one_size(kind: type[Weighted]) -> None:
-    model, x = made(kind)
+    model, x = model_and_input(kind)
     graph = sized_trace(model, x)
     assert is_of_one_size(graph)
     assert torch.equal(graph(x), model(x))
@@ -95,26 +95,26 @@ def test_a_model_that_computes_with_sizes_has_a_graph_for_one_size(kind: type[We
 
 @pytest.mark.parametrize("kind", [Branches, Made, PadsToEven])
 def test_what_fx_cannot_trace_for_all_sizes_is_traced_for_one(kind: type[Weighted]) -> None:
-    model, x = made(kind)
+    model, x = model_and_input(kind)
     with pytest.raises(BuildError, match=r"torch\.fx cannot trace"):
         symbolic(model)
     assert torch.equal(symbolic(model, x)(x), model(x))
 
 
 def test_a_branch_on_values_stays_refused() -> None:
-    model, x = made(ByValue)
+    model, x = model_and_input(ByValue)
     with pytest.raises(BuildError) as caught:
         symbolic(model, x)
     assert caught.value.kind == "not_traceable"
 
 
 def test_only_a_number_that_is_added_or_multiplied_needs_one_size() -> None:
-    graphs = {kind: torch.fx.symbolic_trace(made(kind)[0]).graph for kind in (Scales, Windows, Calls)}
+    graphs = {kind: torch.fx.symbolic_trace(model_and_input(kind)[0]).graph for kind in (Scales, Windows, Calls)}
     assert [kind for kind, graph in graphs.items() if scales_by_a_size(graph)] == [Scales]
 
 
 def test_calls_of_convolutions_get_all_arguments_as_numbers() -> None:
-    model, x = made(Calls)
+    model, x = model_and_input(Calls)
     graph = symbolic(model)
     calls = [node for node in graph.graph.nodes if "conv" in str(node.target)]
     assert [(node.args[3:], node.kwargs) for node in calls] == [
@@ -124,7 +124,7 @@ def test_calls_of_convolutions_get_all_arguments_as_numbers() -> None:
 
 
 def test_what_is_written_in_place_is_not_lost() -> None:
-    model, x = made(Writes)
+    model, x = model_and_input(Writes)
     expected = model(x.clone())
     assert torch.equal(symbolic(model)(x.clone()), expected)
     torch.testing.assert_close(fuse(symbolic(model))[0](x.clone()), expected)

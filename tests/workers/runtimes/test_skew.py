@@ -103,8 +103,8 @@ def skew(run: Run, file: Path) -> str:
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_newer_file_version_is_told_with_the_highest_that_is_read(pinned: Run, tmp_path: Path, form: Format) -> None:
     newer = rewritten(plain(tmp_path, form), tmp_path / f"newer.{form}", {"/version": (b"3", b"99")})
-    told = skew(pinned, newer)
-    assert f"file version 99, this runtime (torch {torch.__version__}) reads up to 10" in told
+    message = skew(pinned, newer)
+    assert f"file version 99, this runtime (torch {torch.__version__}) reads up to 10" in message
 
 
 def test_a_newer_bytecode_version_is_told_with_the_highest_that_is_read(pinned: Run, tmp_path: Path) -> None:
@@ -119,15 +119,15 @@ def test_a_newer_bytecode_version_is_told_with_the_highest_that_is_read(pinned: 
 def test_unknown_operators_are_named(pinned: Run, tmp_path: Path, form: Format) -> None:
     where = "bytecode.pkl" if form == "ptl" else ".py"
     newer = rewritten(plain(tmp_path, form), tmp_path / f"newer.{form}", {where: (b"flatten", b"flattem")})
-    told = skew(pinned, newer)
-    assert "has no operator aten::flattem" in told
-    assert "another operator in the model" in told
+    message = skew(pinned, newer)
+    assert "has no operator aten::flattem" in message
+    assert "another operator in the model" in message
 
 
 def test_an_operator_with_a_new_argument_is_named(pinned: Run, tmp_path: Path) -> None:
     edits = {".py": (b"torch.flatten(x, 1)", b"torch.flatten(x, 1, like=x)")}
-    told = skew(pinned, rewritten(plain(tmp_path, "pt"), tmp_path / "newer.pt", edits))
-    assert "knows aten::flatten.using_ints with other arguments" in told
+    message = skew(pinned, rewritten(plain(tmp_path, "pt"), tmp_path / "newer.pt", edits))
+    assert "knows aten::flatten.using_ints with other arguments" in message
 
 
 @needs_old_torch
@@ -147,15 +147,15 @@ def test_an_older_torch_times_and_evaluates_what_it_knows(older: Run, tmp_path: 
 
 @needs_old_torch
 @pytest.mark.parametrize("form", FORMATS)
-def test_an_operator_that_the_older_torch_has_not_is_named_and_runs_on_the_pinned_one(
+def test_an_operator_that_an_older_torch_lacks_is_named_and_runs_on_the_pinned_one(
     pinned: Run, older: Run, tmp_path: Path, form: Format
 ) -> None:
     saved = save(script(Attention()), tmp_path, form)
     assert "aten::scaled_dot_product_attention" in saved.operators
     assert len(pinned(saved.file, "--iter", "2").samples_ns) == 2
-    told = skew(older, saved.file)
-    assert f"this runtime (torch {old_torch.VERSION}" in told
-    assert "has no operator aten::scaled_dot_product_attention" in told
+    message = skew(older, saved.file)
+    assert f"this runtime (torch {old_torch.VERSION}" in message
+    assert "has no operator aten::scaled_dot_product_attention" in message
 
 
 @needs_old_torch

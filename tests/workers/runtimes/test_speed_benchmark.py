@@ -1,4 +1,4 @@
-"""What `speed_benchmark_torch` is called with and refused, and its text as its sources print it."""
+"""`speed_benchmark_torch` has its arguments and refusals, and its text is read as its sources print it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +59,7 @@ def printed(stdout: bytes = b"", stderr: bytes = b"") -> ToolOutput:
     return ToolOutput(stdout=stdout, stderr=stderr)
 
 
-def test_a_timing_asks_for_the_iterations_and_one_warm_up_more_for_the_first_inference() -> None:
+def test_a_timing_asks_for_its_iterations_and_one_more_warm_up_as_first_inference() -> None:
     assert TOOL.timing(FLOAT, "/data/tool").argv == [
         "env",
         "OMP_NUM_THREADS=2",
@@ -135,7 +135,7 @@ def test_an_arm_phone_has_qnnpack_and_the_engine_of_an_x86_one_is_not_guessed(tm
     assert SpeedBenchmark.of(tmp_path / "tool", "x86_64").identity().qengines == ()
 
 
-def seen(*samples_us: int) -> RunReport:
+def report_of(*samples_us: int) -> RunReport:
     whole = TOOL.parse(printed(TIMING), FLOAT)
     return replace(whole, samples_ns=tuple(1000 * us for us in samples_us))
 
@@ -147,7 +147,7 @@ def test_a_trial_is_a_few_iterations_of_the_same_timing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "warmup", "iterations"),
+    ("options", "warmup", "iterations"),
     [
         ({"iterations": 50, "min_seconds": 0.1}, 4, 50),
         ({"min_seconds": 2.0}, 4, 200),
@@ -157,9 +157,9 @@ def test_a_trial_is_a_few_iterations_of_the_same_timing() -> None:
     ],
 )
 def test_iterations_are_counted_by_the_fastest_that_was_seen(
-    asked: dict[str, float], warmup: int, iterations: int
+    options: dict[str, float], warmup: int, iterations: int
 ) -> None:
-    enough = TOOL.enough(replace(FLOAT, **asked), seen(12_000, 10_000, 15_000))  # type: ignore[arg-type]  # numbers
+    enough = TOOL.enough(replace(FLOAT, **options), report_of(12_000, 10_000, 15_000))  # type: ignore[arg-type]  # numbers
     assert (enough.warmup_iterations, enough.iterations) == (warmup, iterations)
 
 
@@ -293,10 +293,10 @@ def test_an_answer_that_is_not_whole_is_refused() -> None:
     ],
 )
 def test_what_the_tool_says_at_its_end_is_an_error_of_its_own_kind(stderr: str, kind: str, message: str) -> None:
-    told = TOOL.refusal(printed(stderr=stderr.encode()))
-    assert told is not None
-    assert told.kind == kind
-    assert told.message.startswith(message)
+    error = TOOL.refusal(printed(stderr=stderr.encode()))
+    assert error is not None
+    assert error.kind == kind
+    assert error.message.startswith(message)
 
 
 _FAILED = "  what():  The following operation failed in the TorchScript interpreter.\nRuntimeError: {}\n"
@@ -313,12 +313,12 @@ _HOSTILE = "\x1b[2J\u202eevil\r" + "x" * 10_000
     ],
 )
 def test_hostile_words_of_a_phone_are_cut_and_made_plain(stderr: str, kind: str) -> None:
-    told = TOOL.refusal(printed(stderr=stderr.encode()))
-    assert told is not None
-    assert told.kind == kind
-    assert "evil" in told.message
-    assert told.message.isprintable()
-    assert len(told.message) < 500
+    error = TOOL.refusal(printed(stderr=stderr.encode()))
+    assert error is not None
+    assert error.kind == kind
+    assert "evil" in error.message
+    assert error.message.isprintable()
+    assert len(error.message) < 500
 
 
 def test_a_tool_that_says_nothing_is_not_explained() -> None:

@@ -51,14 +51,14 @@ def after(stage: str) -> set[str]:
     return set(EVERY[EVERY.index(stage) :])
 
 
-# What a change of each input must reach, told from what the stages do and not from how their keys are made.
+# A change of each input must reach these stages, told from what they do and not from how their keys are made.
 REACHES: dict[str, set[str]] = {
     "model_source": after("load"),
     "arguments": after("load"),
     "weights_id": after("load"),
     "versions": after("load"),
     "code": after("load"),
-    "input_shape": after("prepare"),  # of a float model: the example that it is captured with
+    "input_shape": after("prepare"),  # a float model is captured with an example of it
     "calibration_id": {"calibrate", "convert", "capture", "lower"},
     "quantization": after("prepare"),
     "qengine": after("prepare"),
@@ -168,14 +168,14 @@ def test_what_builds_and_what_settles_random_weights_is_part_of_every_key(tmp_pa
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     program = "from workers.runtimes.torchscript.stage_keys import code_id; print(code_id(), end='')"
 
-    def found() -> str:
+    def code_id_now() -> str:
         command = [sys.executable, "-c", program]
         return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
-    assert found() == code_id()
+    assert code_id_now() == code_id()
     with (tmp_path / "workers" / changed).open("a") as file:
         file.write("# another version\n")
-    assert found() != code_id()
+    assert code_id_now() != code_id()
 
 
 def test_a_stage_runs_once_and_the_least_recently_used_goes_first() -> None:
@@ -197,14 +197,14 @@ def test_a_stage_runs_once_and_the_least_recently_used_goes_first() -> None:
 
 
 def test_tensors_outlive_the_process_and_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
-    made = {"scale": torch.tensor([0.25, 0.5])}
-    assert Stages(tmp_path).tensors("calibrate", "k", lambda: made) is made
-    again = Stages(tmp_path)
-    torch.testing.assert_close(dict(again.tensors("calibrate", "k", lambda: pytest.fail("made twice"))), made)
-    assert again.ran["calibrate"] == 0
+    tensors = {"scale": torch.tensor([0.25, 0.5])}
+    assert Stages(tmp_path).tensors("calibrate", "k", lambda: tensors) is tensors
+    reread = Stages(tmp_path)
+    torch.testing.assert_close(dict(reread.tensors("calibrate", "k", lambda: pytest.fail("made twice"))), tensors)
+    assert reread.ran["calibrate"] == 0
     (tmp_path / "k.pt").write_bytes((tmp_path / "k.pt").read_bytes()[:-40])
     third = Stages(tmp_path)
-    third.tensors("calibrate", "k", lambda: made)
+    third.tensors("calibrate", "k", lambda: tensors)
     assert third.ran["calibrate"] == 1
 
 
@@ -222,8 +222,8 @@ def test_of_two_processes_that_need_a_calibration_one_makes_it(tmp_path: Path) -
         "def make():\n    time.sleep(1)\n    return {'x': torch.tensor(1)}\n"
         "stages = Stages(Path(sys.argv[1])); stages.tensors('calibrate', 'k', make); print(stages.ran['calibrate'])"
     )
-    both = [
+    processes = [
         subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    assert sorted(process.communicate(timeout=120)[0].strip() for process in both) == ["0", "1"]
+    assert sorted(process.communicate(timeout=120)[0].strip() for process in processes) == ["0", "1"]

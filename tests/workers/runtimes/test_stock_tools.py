@@ -1,4 +1,5 @@
-"""What the stock tools of ExecuTorch and ONNX Runtime are called with, and their output as their sources print it."""
+"""The stock tools of ExecuTorch and ONNX Runtime have their arguments, and their output is read as their sources print
+it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import cast
 import numpy as np
 import pytest
 
-from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
+from tests.builders import phone_facts
 from tests.sweeps.test_tool_logs import EXECUTIONS, LOGCAT, PERF_TEST, RESULTS
 from tests.workers.runtimes.runs import request_of
 from workers.runtimes import registry
@@ -24,9 +25,7 @@ FLOAT = request_of(
     "/data/run/it's a model.pte", 1, 3, 8, 8, threads=2, warmup_iterations=1, iterations=1, graph_optimization="all"
 )
 NHWC = cast(Manifest, SimpleNamespace(input=SimpleNamespace(shape=(2, 3, 4, 4)), memory_format="channels_last"))
-PHONE = DeviceFacts(
-    device_id="a", name="adb:a", maker="", model="", soc="", os_build="", abi="arm64-v8a", cores=1, ram_bytes=None
-)
+PHONE = phone_facts("a")
 MEAN_ONLY = LOGCAT.replace("10 time(s)", "3 time(s)")
 
 
@@ -34,7 +33,7 @@ def logged(text: str) -> ToolOutput:
     return ToolOutput(stdout=b"OutputX 0: tensor(...)\n", stderr=text.encode())
 
 
-def told(summary: str = PERF_TEST, results: str = "") -> ToolOutput:
+def output_of(summary: str = PERF_TEST, results: str = "") -> ToolOutput:
     rows = results or "".join(f"run,{seconds},271122432,11,{row}\n" for row, seconds in enumerate(SECONDS))
     return ToolOutput(stdout=summary.encode(), stderr=b"", output=rows.encode())
 
@@ -68,11 +67,11 @@ def test_an_older_executor_runner_tells_a_mean_that_has_the_warm_up() -> None:
 
 def test_executor_runner_is_given_images_in_the_layout_of_the_file(tmp_path: Path) -> None:
     images = np.arange(5 * 3 * 4 * 4, dtype=np.float32).reshape(5, 3, 4, 4)
-    images.setflags(write=False)  # as Ray hands them over
+    images.setflags(write=False)  # Ray hands over such arrays
     files = RUNNER.inputs(NHWC, tmp_path / "model.pte", images, tmp_path)
     assert [file.name for file in files] == ["input-0.bin", "input-1.bin"]  # full batches only
-    there = np.fromfile(files[1], dtype="<f4").reshape(2, 4, 4, 3)
-    np.testing.assert_array_equal(there.transpose(0, 3, 1, 2), images[2:4])
+    images_given = np.fromfile(files[1], dtype="<f4").reshape(2, 4, 4, 3)
+    np.testing.assert_array_equal(images_given.transpose(0, 3, 1, 2), images[2:4])
     run = RUNNER.question(FLOAT, "tool", "/data/run/a.bin", 1)
     assert run.argv[3:] == ["--num_executions=1", "--inputs=/data/run/a.bin", "--output_file=/data/run/a.bin"]
     assert run.output == "/data/run/a.bin-0.bin"
@@ -90,12 +89,12 @@ def test_onnx_runtime_s_tool_leaves_every_iteration_in_a_file() -> None:
     assert run.argv[2:9] == ["tool", "-e", "cpu", "-m", "times", "-r", "5"]
     assert run.argv[9:] == ["-x", "2", "-o", "1", "-I", "-S", "1", "/data/run/ab-model.onnx", results]
     assert (run.output, run.log_tag) == (results, "")
-    report = PERF.parse(told(), FIVE)
+    report = PERF.parse(output_of(), FIVE)
     assert report.warmup_ns == (97_990_000, 95_820_400)
     assert report.samples_ns == (101_519_000, 99_508_600, 99_972_000)
     assert (report.load_ns, report.first_inference_ns, report.rss_peak_bytes) == (217_932_000, 196_000_000, 271_122_432)
     assert (report.threads_ran, report.threads_known, report.rss_before_load_bytes) == (2, True, None)
-    without = PERF.parse(told(PERF_TEST.replace("Setting intra", "intra")), FIVE)
+    without = PERF.parse(output_of(PERF_TEST.replace("Setting intra", "intra")), FIVE)
     assert (without.threads_ran, without.threads_known) == (2, False)
 
 
@@ -110,7 +109,7 @@ def test_onnx_runtime_s_tool_leaves_every_iteration_in_a_file() -> None:
 )
 def test_a_file_that_is_not_of_this_run_is_refused(text: str, results: str, words: str) -> None:
     with pytest.raises(RunnerError, match=words):
-        PERF.parse(told(text, results), FIVE)
+        PERF.parse(output_of(text, results), FIVE)
 
 
 def test_onnx_runtime_s_tool_tells_no_answers(tmp_path: Path) -> None:
@@ -120,14 +119,14 @@ def test_onnx_runtime_s_tool_tells_no_answers(tmp_path: Path) -> None:
     with pytest.raises(RunnerError, match="no answers"):
         PERF.question(FLOAT, "tool", "file", 0)
     with pytest.raises(RunnerError, match="no answers"):
-        PERF.parse_answer(told())
+        PERF.parse_answer(output_of())
 
 
 @pytest.mark.parametrize("tool", [RUNNER, PERF], ids=lambda tool: tool.name)
 def test_a_tool_is_not_asked_for_what_it_cannot_do(tool: ExecutorRunner | PerfTest) -> None:
     assert tool.reason_against(FLOAT) is None
-    others = {"backend": "nnapi", "cpus": "0", "reuse_input": False, "input_dtype": "quint8"}
-    for name, value in others.items():
+    refused_options = {"backend": "nnapi", "cpus": "0", "reuse_input": False, "input_dtype": "quint8"}
+    for name, value in refused_options.items():
         reason = tool.reason_against(replace(FLOAT, **{name: value}))
         assert reason is not None
         assert reason.startswith(tool.name)
@@ -138,8 +137,8 @@ def test_a_tool_is_not_asked_for_what_it_cannot_do(tool: ExecutorRunner | PerfTe
 def test_a_tool_is_named_by_the_bytes_of_its_program(tmp_path: Path) -> None:
     (tmp_path / "tool").write_bytes(b"one build")
     for kind, revision in ((ExecutorRunner, 1), (PerfTest, 2)):
-        found = kind.from_file(tmp_path / "tool")
-        assert found.identity() == RunnerIdentity(
+        tool = kind.from_file(tmp_path / "tool")
+        assert tool.identity() == RunnerIdentity(
             runner=f"{kind.name} 35b5c9836731.{revision}",
             runtime_version="unknown (35b5c9836731)",
             qengines=(),
@@ -165,13 +164,13 @@ def test_a_phone_gets_the_tool_where_our_runner_is_missing(
     assert isinstance(runtime, ProfilingRuntime)
     for file in (tool, *runner):
         (folder / file).write_bytes(b"\x7fELF\x02\x01\x01" + b"\0" * 11 + (183).to_bytes(2, "little"))
-        found = runtime.programs(PHONE)[form]
-        assert (found.tool is None) == (file == runner[-1])
+        program = runtime.programs(PHONE)[form]
+        assert (program.tool is None) == (file == runner[-1])
     (folder / runner[0]).unlink()
-    found = runtime.programs(PHONE)[form]
-    assert found.path == str(folder / tool)
-    assert found.tool is not None
-    assert found.tool.identity().runner.startswith(f"{tool} ")
+    program = runtime.programs(PHONE)[form]
+    assert program.path == str(folder / tool)
+    assert program.tool is not None
+    assert program.tool.identity().runner.startswith(f"{tool} ")
     assert runtime.profilers(PHONE) == {}
     with pytest.raises(BuildError, match="is no ABI's name"):
         runtime.programs(replace(PHONE, abi="../arm"))
@@ -209,11 +208,11 @@ HOSTILE = "\x1b[2J\u202eevil\r" + "x" * 10_000
 def test_what_a_tool_says_at_its_end_is_an_error_of_its_own_kind(
     tool: ExecutorRunner | PerfTest, stderr: str, kind: str | None
 ) -> None:
-    found = tool.refusal(ToolOutput(stdout=b"", stderr=stderr.encode()))
-    assert (found and found.kind) == kind
-    if found is not None:
-        assert len(found.message) < 500
-        assert not {"\x1b", "\r", "\n", "\u202e"} & {*found.message}
+    error = tool.refusal(ToolOutput(stdout=b"", stderr=stderr.encode()))
+    assert (error and error.kind) == kind
+    if error is not None:
+        assert len(error.message) < 500
+        assert not {"\x1b", "\r", "\n", "\u202e"} & {*error.message}
     failed = PERF.refusal(ToolOutput(stdout=b"Run failed:no memory\n", stderr=b"\xff"))
     assert failed is not None
     assert (failed.kind, failed.message) == ("run_failed", "no memory")

@@ -1,4 +1,4 @@
-"""What a build changes in torch, and puts back."""
+"""A build puts back all that it changes in torch."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What is spared while ExecuTorch builds: only then, and with the same answers. `test_executorch` compares files."""
+"""Work is spared while ExecuTorch builds: only then, and with the same answers. `test_executorch` compares files."""
 
 import copy
 import importlib
@@ -25,8 +25,8 @@ def test_nodes_share_their_origins_only_while_a_model_is_built() -> None:
 
 
 def remembered(times: int) -> int:
-    """How many of these equal calls of torch's quantization are answered from memory."""
-    importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")  # it registers the operators
+    """Count the equal calls of torch's quantization that are answered from memory."""
+    importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")  # the import registers the operators
     with FakeTensorMode() as mode:
         x = mode.from_tensor(torch.zeros(2, 3))
         before = FakeTensorMode.cache_info().hits
@@ -54,9 +54,9 @@ def test_graphs_are_compiled_when_they_are_called_only_while_a_model_is_built() 
     traced = symbolic_trace(Twice())
     with tracing.quick():
         late = GraphModule(Twice(), traced.graph)
-        same = copy.deepcopy(late)
+        copied = copy.deepcopy(late)
     x = torch.ones(2)
-    for module in (late, same):
+    for module in (late, copied):
         assert "_code" not in vars(module)
         assert torch.equal(module(x), 2 * x)
         assert "_code" in vars(module)
@@ -107,14 +107,14 @@ def test_a_program_is_decomposed_again_only_for_what_is_left_of_it() -> None:
 
 @OF_TORCH
 def test_what_a_backend_takes_whole_is_decomposed_if_it_is_not_taken() -> None:
-    """As ExecuTorch does: first without `linear` in the table, then with it."""
+    """The two tables are ExecuTorch's: first without `linear`, then with it."""
     first = default_decompositions()
     first.pop(torch.ops.aten.linear.default)
     with tracing.quick():
         functional = export(torch.nn.Linear(2, 3), (torch.ones(1, 2),)).run_decompositions({})
-        kept = functional.run_decompositions(first)
-        assert "aten.linear.default" in operators(kept)
-        decomposed = kept.run_decompositions(default_decompositions())
+        decomposed_first = functional.run_decompositions(first)
+        assert "aten.linear.default" in operators(decomposed_first)
+        decomposed = decomposed_first.run_decompositions(default_decompositions())
         assert "aten.addmm.default" in operators(decomposed)
         assert decomposed.run_decompositions(default_decompositions()) is decomposed
 

@@ -44,7 +44,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def files(version: str) -> dict[str, str]:
-    """Of a library that does nothing."""
+    """Make the files of a library that does nothing."""
     info = f"onnxruntime-{version}.dist-info"
     modules = {f"{Path('onnxruntime', name)}/__init__.py": "" for name in MODULES}
     return {
@@ -56,8 +56,8 @@ def files(version: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def made(cache: Path) -> Path:
-    """As `add` leaves it."""
+def installed(cache: Path) -> Path:
+    """Lay out an environment as `add` leaves it."""
     folder = environments.folder_of(CHOSEN)
     content = files(CHOSEN.version)
     for name, text in content.items():
@@ -77,28 +77,28 @@ def test_what_is_not_there_is_named_with_the_command_and_its_size(cache: Path) -
     with pytest.raises(EdgeSweepError, match=f"{RELEASE} is not on this machine") as caught:
         environments.check(RELEASE)
     assert caught.value.next_step == f"edgesweep toolchain add {RELEASE} (about 65 MB)"
-    assert environments.made() == []
-    code, told = invoked("remove", RELEASE)
-    assert (code, "is not on this machine" in told) == (1, True)
+    assert environments.installed() == []
+    code, output = invoked("remove", RELEASE)
+    assert (code, "is not on this machine" in output) == (1, True)
 
 
-def test_one_that_is_whole_can_be_used_listed_and_removed(made: Path) -> None:
+def test_one_that_is_whole_can_be_used_listed_and_removed(installed: Path) -> None:
     assert environments.check(RELEASE) == CHOSEN
-    code, told = invoked("list", "--json")
-    listed = json.loads(told)
-    assert (code, [one["toolchain"] for one in listed["made"]], listed["made"][0]["usable"]) == (0, [RELEASE], True)
-    libraries = {one["library"]: one for one in listed["libraries"]}
+    code, output = invoked("list", "--json")
+    listed = json.loads(output)
+    assert (code, [entry["toolchain"] for entry in listed["made"]], listed["made"][0]["usable"]) == (0, [RELEASE], True)
+    libraries = {entry["library"]: entry for entry in listed["libraries"]}
     assert libraries["executorch"]["pairs"]["1.3.x"] == "torch 2.12"
     assert [*libraries["onnxruntime"]["pairs"].values()] == ["any torch"]
-    told = invoked("list")[1]
-    assert all(word in told for word in (RELEASE, "whole", "1.4.x", "torch 2.13"))
+    output = invoked("list")[1]
+    assert all(word in output for word in (RELEASE, "whole", "1.4.x", "torch 2.13"))
     assert invoked("remove", RELEASE)[0] == 0
-    assert not made.exists()
+    assert not installed.exists()
 
 
 @pytest.mark.parametrize("damage", ["no marker", "no JSON", "another form", "a file is gone", "a file is cut"])
-def test_one_that_is_not_whole_does_not_count_as_made(made: Path, damage: str) -> None:
-    marker, part = made / run_with_packages.MARKER, made / "onnxruntime" / "__main__.py"
+def test_one_that_is_not_whole_does_not_count_as_made(installed: Path, damage: str) -> None:
+    marker, part = installed / run_with_packages.MARKER, installed / "onnxruntime" / "__main__.py"
     match damage:
         case "no marker":
             marker.unlink()
@@ -113,14 +113,14 @@ def test_one_that_is_not_whole_does_not_count_as_made(made: Path, damage: str) -
     with pytest.raises(EdgeSweepError, match="is damaged") as caught:
         environments.check(RELEASE)
     assert f"toolchain add {RELEASE}" in caught.value.next_step
-    assert "is damaged" in environments.made()[0].wrong
+    assert "is damaged" in environments.installed()[0].wrong
 
 
-def test_a_program_imports_the_releases_library_and_without_the_folder_it_gives_up_as_runners_do(made: Path) -> None:
+def test_a_program_imports_the_releases_library_and_gives_up_without_its_folder(installed: Path) -> None:
     argv = environments.command_within([sys.executable, "-m", "onnxruntime", "it's", "$HOME"], RELEASE)
     ended = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert ended.stdout == f"{made}/onnxruntime/__init__.py it's $HOME\n"
-    (made / run_with_packages.MARKER).unlink()
+    assert ended.stdout == f"{installed}/onnxruntime/__init__.py it's $HOME\n"
+    (installed / run_with_packages.MARKER).unlink()
     ended = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert ended.returncode == run_with_packages.ERROR_EXIT
     with pytest.raises(RunnerError) as caught:
@@ -139,7 +139,7 @@ def test_the_installed_one_changes_no_command_and_other_programs_have_no_toolcha
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As a process that has imported no library yet."""
+    """The process seems to have imported no library yet."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
     yield
@@ -147,7 +147,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_a_process_that_builds_has_one_toolchain(made: Path) -> None:
+def test_a_process_that_builds_has_one_toolchain(installed: Path) -> None:
     environments.enter(INSTALLED)
     environments.enter(RELEASE)
     environments.enter(RELEASE)
@@ -176,9 +176,9 @@ def test_a_computer_that_builds_and_lacks_it_says_so(cache: Path) -> None:
 def test_what_cannot_be_used_is_refused_before_anything_is_fetched(
     cache: Path, release: str, words: tuple[str, ...]
 ) -> None:
-    code, told = invoked("add", release)
+    code, output = invoked("add", release)
     assert code == 1
-    assert all(word in told for word in words)
+    assert all(word in output for word in words)
     assert not cache.exists()
 
 
@@ -198,10 +198,10 @@ def test_a_phone_runs_the_release_that_lies_beside_its_runner(tmp_path: Path, mo
     other = replace(named, runtime="executorch", runner_toolchain="executorch==1.3.0")
     assert "write runner_toolchain: [installed]" in str(reason(other))
     # On a lab's phone its host says which there are, and this computer has no part in it.
-    ours = tmp_path / "x86_64"
-    ours.mkdir()
+    own = tmp_path / "x86_64"
+    own.mkdir()
     for name in ("edgesweep_runner_onnxruntime", "libonnxruntime.so", "libonnxruntime-1.30.9.so"):
-        (ours / name).touch()
+        (own / name).touch()
     assert OnnxRuntime().releases(phone) == (RELEASE,)
     away = replace(phone, name="host:lab-2/adb:1")
     assert "the host lab-2 has no library of onnxruntime==1.30.9" in str(reason(named, away, attached=False))
@@ -239,17 +239,17 @@ def registry(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 @pytest.mark.system
 def test_a_release_is_made_once_and_made_again_where_it_is_damaged(registry: Path) -> None:
-    told: list[str] = []
-    folder = environments.add(CHOSEN, told.append).folder
-    assert told == [f"{RELEASE}: about 65 MB in {environments.folder_of(CHOSEN)}"]
+    messages: list[str] = []
+    folder = environments.add(CHOSEN, messages.append).folder
+    assert messages == [f"{RELEASE}: about 65 MB in {environments.folder_of(CHOSEN)}"]
     assert environments.check(RELEASE) == CHOSEN
     began = (folder / run_with_packages.MARKER).stat().st_mtime_ns
-    assert (environments.add(CHOSEN, told.append).folder, told[1:]) == (folder, [])
+    assert (environments.add(CHOSEN, messages.append).folder, messages[1:]) == (folder, [])
     assert (folder / run_with_packages.MARKER).stat().st_mtime_ns == began
     (folder / "onnxruntime" / "__main__.py").unlink()
-    environments.add(CHOSEN, told.append)
+    environments.add(CHOSEN, messages.append)
     assert environments.check(RELEASE) == CHOSEN
-    assert [one.name for one in folder.parent.iterdir() if one.suffix != ".lock"] == [folder.name]
+    assert [entry.name for entry in folder.parent.iterdir() if entry.suffix != ".lock"] == [folder.name]
 
 
 @pytest.mark.system
@@ -265,15 +265,15 @@ def test_a_release_is_made_once_and_made_again_where_it_is_damaged(registry: Pat
     ],
 )
 def test_what_cannot_be_made_leaves_nothing(registry: Path, release: str, words: tuple[str, ...]) -> None:
-    code, told = invoked("add", release)
+    code, output = invoked("add", release)
     assert code == 1
-    assert all(word in told for word in words), told
-    assert environments.made() == []
+    assert all(word in output for word in words), output
+    assert environments.installed() == []
 
 
 @pytest.mark.system
 @pytest.mark.parametrize("whose", ["the trial", "the command"])
-def test_a_release_whose_trial_is_killed_stays_and_is_not_said_to_be_broken(made: Path, whose: str) -> None:
+def test_a_release_whose_trial_is_killed_stays_and_is_not_said_to_be_broken(installed: Path, whose: str) -> None:
     argv = [sys.executable, "-c", "from sweeps.cli.main import main; main()", "toolchain", "add", RELEASE]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as adding:
         trials: list[psutil.Process] = []
@@ -282,20 +282,20 @@ def test_a_release_whose_trial_is_killed_stays_and_is_not_said_to_be_broken(made
             assert adding.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.02)
-            trials = [one for one in psutil.Process(adding.pid).children(recursive=True) if is_trial(one)]
+            trials = [process for process in psutil.Process(adding.pid).children(recursive=True) if is_trial(process)]
         (trials[0] if whose == "the trial" else adding).kill()
-        said = adding.communicate(timeout=60)[1]
+        output = adding.communicate(timeout=60)[1]
     assert psutil.wait_procs(trials, timeout=30)[1] == [], "it does not go on for nobody"
     assert environments.check(RELEASE) == CHOSEN
     if whose == "the trial":
-        # As the system does it when memory is short: that says nothing of the release.
+        # The system kills so when memory is short: that says nothing of the release.
         assert adding.returncode == 1
-        assert f"{RELEASE}: its process was killed on a tiny model" in said
-        assert "free memory" in said
+        assert f"{RELEASE}: its process was killed on a tiny model" in output
+        assert "free memory" in output
 
 
 def is_trial(process: psutil.Process) -> bool:
-    """Whether it tries a release, and not what ends that process with its parent."""
+    """Tell whether the process tries a release: another one ends it with its parent."""
     try:
         words = process.cmdline()
     except psutil.Error:
@@ -306,7 +306,7 @@ def is_trial(process: psutil.Process) -> bool:
 @pytest.mark.system
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_add_leaves_nothing_that_counts(registry: Path, how: signal.Signals) -> None:
-    # Its import waits, when all is installed.
+    # The library's import waits, when all is installed.
     wheel(registry, CHOSEN.version, {"onnxruntime/__init__.py": "import time; time.sleep(600)\n"})
     argv = [sys.executable, "-c", "from sweeps.cli.main import main; main()", "toolchain", "add", RELEASE]
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -321,7 +321,7 @@ def test_an_interrupted_add_leaves_nothing_that_counts(registry: Path, how: sign
     finally:
         process.kill()
         process.wait()
-    assert environments.made() == []
+    assert environments.installed() == []
     wheel(registry, CHOSEN.version)
     environments.add(CHOSEN, lambda _: None)
-    assert [one.name for one in root.iterdir() if one.suffix != ".lock"] == [environments.folder_of(CHOSEN).name]
+    assert [entry.name for entry in root.iterdir() if entry.suffix != ".lock"] == [environments.folder_of(CHOSEN).name]

@@ -36,7 +36,7 @@ protocol: {{preset: quick, rounds: 2, warmup_seconds: 0.05, min_seconds: 0.1, it
 
 @pytest.fixture(scope="module")
 def older() -> Path:
-    """As the command makes it, with the trial that its first build would make."""
+    """Make it as the command does, with the trial that its first build would make."""
     done = CliRunner().invoke(main, ["toolchain", "add", OLDER.text])
     assert done.exit_code == 0, done.output
     return environments.folder_of(OLDER)
@@ -60,17 +60,17 @@ def test_both_releases_stand_side_by_side_in_one_ranking(own_folder: Path) -> No
     assert device["not_ranked"] == []
     assert len(device["ranking"]) == 3
     with Journal.open(workspace.journal, read_only=True) as journal:
-        ranked = {one.variant: one for one in journal.results.rows("releases")}
+        ranked = {row.variant: row for row in journal.results.rows("releases")}
     usual = "onnxruntime cpu fp32 nchw"
     by_older = f"{usual} {OLDER.word}"
     (crossed,) = ranked.keys() - {usual, by_older}
     assert crossed.endswith(f" {OLDER.word} run-by-installed")
-    built = {name: Manifest.read(workspace.artifact(one.build_key)) for name, one in ranked.items()}
+    built = {name: Manifest.read(workspace.artifact(row.build_key)) for name, row in ranked.items()}
     for name, row in ranked.items():
         ran = OLDER.version if name.endswith(OLDER.word) else installed
-        made = OLDER.version if OLDER.word in name else installed
-        assert (row.runtime_version, built[name].versions["onnxruntime"]) == (f"onnxruntime {ran}", made), name
-    assert len({one.build_key for one in built.values()}) == 3
+        version = OLDER.version if OLDER.word in name else installed
+        assert (row.runtime_version, built[name].versions["onnxruntime"]) == (f"onnxruntime {ran}", version), name
+    assert len({row.build_key for row in built.values()}) == 3
     # Told apart or not: what two builds of this size are depends on the machine.
     pair = [f"releases:{ranked[name].name}" for name in (by_older, usual)]
     compared = CliRunner().invoke(main, ["compare", *pair, "--json", "--workspace", str(workspace.root)])

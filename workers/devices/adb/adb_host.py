@@ -173,7 +173,7 @@ class AdbHost:
             raise
         return wire
 
-    def gone(self) -> bool:
+    def has_ended(self) -> bool:
         """Tell whether the last contacted server has ended, even if another one runs now."""
         return self._lifeline >= 0 and not self._is_alive()
 

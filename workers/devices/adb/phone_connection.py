@@ -1,12 +1,12 @@
 """The connection to one phone: shell commands and file transfers. Each call returns an answer or raises a
 `DeviceError`."""
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import NoReturn
 
 from sweeps.errors import DeviceError
+from sweeps.retry import tries_with
 from workers.devices.adb.adb_host import AdbHost, NoTransportError, problem
 from workers.devices.adb.wire import Deadline, Output, RefusedError, Wire, WireError, read_shell
 from workers.devices.interface import Completed
@@ -60,7 +60,7 @@ class PhoneConnection(RemoteShell):
 
     def ensure_contact(self) -> None:
         # The first contact may start a server, which takes 3 s.
-        if not self._knows_shell or self._host.gone():
+        if not self._knows_shell or self._host.has_ended():
             self.shell(":")
 
     def shell(self, script: str) -> Completed:
@@ -89,7 +89,9 @@ class PhoneConnection(RemoteShell):
             service.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
             raise DeviceError("bad_name", f"{self.name}: a name or argument cannot be written as UTF-8") from error
-        for pause in (*self._backoff_s, None):
+        for number, is_last in enumerate(tries_with(self._backoff_s)):
+            if number and self._is_on_network():
+                self._reconnect()
             try:
                 if not self._knows_shell:
                     self._ask_for_shell(deadline)
@@ -97,11 +99,8 @@ class PhoneConnection(RemoteShell):
                 self._server = self._host.server_count
                 return wire
             except NoTransportError as error:
-                if pause is None or deadline.passed() or not (self._is_on_network() or retry_usb):
+                if is_last or deadline.passed() or not (self._is_on_network() or retry_usb):
                     self.raise_lost(error, "a connection was opened", "offline")
-                time.sleep(pause)
-                if self._is_on_network():
-                    self._reconnect()
         raise AssertionError("the last try returns or raises")
 
     def _is_on_network(self) -> bool:
@@ -129,8 +128,8 @@ class PhoneConnection(RemoteShell):
         one of `kind`."""
         # A server that is ending closes the phones' connections first: its end may only be noticed when it is asked for
         # the phones.
-        entry = None if self._host.gone() else self._host.find(self.serial)
-        if self._host.gone() or self._server not in (0, self._host.server_count):
+        entry = None if self._host.has_ended() else self._host.find(self.serial)
+        if self._host.has_ended() or self._server not in (0, self._host.server_count):
             self._server = self._host.server_count
             raise DeviceError(
                 "adb_server",

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, ClassVar
 
 from sweeps.errors import DeviceError
+from sweeps.whole_file import whole_file
 from workers.devices.file_bounds import too_large
 from workers.devices.local import from_os_error
 from workers.devices.remote.remote_shell import RemoteShell
@@ -53,15 +54,11 @@ class RemoteFiles(ABC):
             raise DeviceError("no_output", f"{self._remote.name}: {path} was not written{outcome_text(counted)}")
         if (size := int(digits)) > most_bytes:
             raise too_large(self._remote.name, path, most_bytes)
-        part = target.with_name(target.name + ".part")
         try:
-            with part.open("wb") as file:
+            with whole_file(target) as part, part.open("wb") as file:
                 self._receive(path, size, file, most_bytes)
-            part.replace(target)
         except OSError as error:
             raise from_os_error(error) from error
-        finally:
-            part.unlink(missing_ok=True)
 
     def remove(self, path: str) -> None:
         if PurePosixPath(path).parent != self._run or not PurePosixPath(path).name.strip(". ") or "\0" in path:

@@ -5,12 +5,12 @@ board, whatever it is, has only fixed words to interpret.
 """
 
 import re
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
 from sweeps.errors import DeviceError
+from sweeps.retry import tries_with
 from workers.devices.interface import Completed
 from workers.devices.remote.remote_shell import BOOT_ID, OUTPUT_LIMIT_BYTES, DeadlineError, RemoteShell
 from workers.devices.ssh import loop
@@ -20,7 +20,7 @@ from workers.devices.ssh.opening import connect
 from workers.devices.ssh.streams import (
     BLOCK_BYTES,
     NOISE_BYTES,
-    Kept,
+    Beginning,
     LostError,
     Marked,
     Sink,
@@ -99,14 +99,12 @@ class BoardConnection(RemoteShell):
     def reconnect(self, left_s: float) -> None:
         """Open a connection again that was lost while a program runs; try for at most `left_s`. Raises
         `DeviceError`."""
-        ends_s = time.monotonic() + left_s
-        for pause in (*self._backoff_s, None):
+        for is_last in tries_with(self._backoff_s, left_s):
             try:
                 return self.ensure_contact()
             except DeviceError as error:
-                if pause is None or error.kind != "offline" or time.monotonic() + pause > ends_s:
+                if is_last or error.kind != "offline":
                     raise
-            time.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
     def close(self) -> None:
@@ -146,7 +144,7 @@ class BoardConnection(RemoteShell):
 
         Raises `LostError` and `DeadlineError`: then the script may still run.
         """
-        out, err = Kept(OUTPUT_LIMIT_BYTES + BLOCK_BYTES), Kept(2**21)
+        out, err = Beginning(OUTPUT_LIMIT_BYTES + BLOCK_BYTES), Beginning(2**21)
         ended = self._run(script, words, out, err, seconds)
         return Completed(exit_code=_exit_code(ended), stdout=bytes(out.content), stderr=bytes(err.content))
 
@@ -197,7 +195,7 @@ class BoardConnection(RemoteShell):
 
     def _greet(self, connection: Connection) -> None:
         """Create our folder, and read the folder's path and the board's boot id."""
-        out = Kept(NOISE_BYTES)
+        out = Beginning(NOISE_BYTES)
         places = f"{FOLDER}/run {FOLDER}/attempts"
         script = f"umask 77; cd && mkdir -p {places} && cd {FOLDER} && pwd -P || exit; cat {BOOT_ID} 2>/dev/null; :"
         blocks = only(self._wrapped(script, marked := Marked(out)))

@@ -9,7 +9,7 @@ from workers.devices.file_bounds import bounded
 from workers.devices.remote.files import RemoteFiles
 from workers.devices.shell import TAIL_BYTES, quoted
 from workers.devices.ssh.board_connection import FOLDER, BoardConnection
-from workers.devices.ssh.streams import BLOCK_BYTES, Kept, blocks_of
+from workers.devices.ssh.streams import BLOCK_BYTES, Beginning, blocks_of
 
 
 class SshFiles(RemoteFiles):
@@ -27,7 +27,7 @@ class SshFiles(RemoteFiles):
 
     def _send(self, source: BinaryIO, size: int, name: str) -> PurePosixPath:
         part = f"part-{secrets.token_hex(8)}"
-        output = Kept(TAIL_BYTES)
+        output = Beginning(TAIL_BYTES)
         # The command has no redirection: the user's own shell, whatever it is, would interpret that.
         command = f"exec dd of={FOLDER}/{part} bs={BLOCK_BYTES}"
         if self._connection.send(command, blocks_of(source), output, size, name) != 0:

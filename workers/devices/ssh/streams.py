@@ -15,7 +15,7 @@ class LostError(Exception):
     """The connection ended before the end of the program was reported."""
 
 
-class Kept:
+class Beginning:
     """A sink that keeps the first bytes, up to a limit."""
 
     def __init__(self, limit: int) -> None:

@@ -127,6 +127,6 @@ def _of_graph(lowered: Lowered, variant: Variant, inputs: BuildInputs) -> Verifi
 
 def _check_kernels(head: pte.Head, graph: torch.fx.Graph) -> None:
     """Raises `BuildError` for an operator without a kernel, which otherwise would fail only on the device."""
-    known = {*library()._get_operator_names()}
-    if missing := [name for name in head.operators if name not in known]:
+    operators = {*library()._get_operator_names()}
+    if missing := [name for name in head.operators if name not in operators]:
         raise unsupported(missing, graph)

@@ -18,7 +18,7 @@ from sweeps.errors import RunnerError
 from sweeps.manifest import Manifest
 from sweeps.tool_logs.executorch import EXECUTOR_RUNNER, read_executions
 from workers.models.package import Images
-from workers.runtimes.counting_tool import MAX_IMAGES, CountingTool, said, shown, text_of
+from workers.runtimes.counting_tool import MAX_IMAGES, CountingTool, error_text, shown, text_of
 from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.stock_tool import ToolOutput, ToolRun
 
@@ -87,9 +87,9 @@ class ExecutorRunner(CountingTool):
         batch = manifest.input.shape[0]
         files = []
         for number in range(min(len(images), MAX_IMAGES) // batch):
-            some = images[number * batch : (number + 1) * batch]
-            # The tool copies the bytes as they are: in another layout, the answers would be wrong without an error.
-            laid = some.transpose(0, 2, 3, 1) if manifest.memory_format == "channels_last" else some
+            part = images[number * batch : (number + 1) * batch]
+            # The tool copies the bytes as they are: in another layout, the answers would be others without an error.
+            laid = part.transpose(0, 2, 3, 1) if manifest.memory_format == "channels_last" else part
             file = folder / f"input-{number}.bin"
             np.ascontiguousarray(laid, dtype="<f4").tofile(file)
             files.append(file)
@@ -108,7 +108,7 @@ class ExecutorRunner(CountingTool):
     def refusal(self, output: ToolOutput) -> RunnerError | None:
         """Return the tool's error: `bad_arguments`, `load_failed`, `runtime_skew`, `backend_missing` or `run_failed`;
         `None` if its output names none."""
-        text = said(output.stderr)
+        text = error_text(output.stderr)
         if unknown := re.search(r"unknown command line flag '(.{1,60}?)'", text):
             return RunnerError("bad_arguments", f"{NAME} has no flag {shown(unknown[1])}: it is another version")
         lines = [line for line in text.splitlines() if "failed" in line or "Failed" in line or "not registered" in line]

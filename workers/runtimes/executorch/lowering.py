@@ -42,9 +42,9 @@ class Lowered:
         """Return the lowered graph as a PyTorch module: the operators that a delegate took compute its results."""
         module: torch.nn.Module = self._edge.exported_program().module()
         for part in module.modules():
-            # Otherwise ExecuTorch makes a module of the delegate's graph again in each call.
-            if (taken := getattr(part, "original_module", None)) is not None:
-                taken.module = functools.partial(_itself, taken.module())
+            # Otherwise ExecuTorch makes the delegate's graph a module again in each call.
+            if (original := getattr(part, "original_module", None)) is not None:
+                original.module = functools.partial(_itself, original.module())
         return module
 
 
@@ -95,8 +95,8 @@ def _find_flatc() -> None:
 
 
 def _failure(error: Exception, graph: torch.fx.Graph) -> BuildError:
-    text = "\n".join(str(one) for one in chain_of(error))
-    names = {name for found in _NO_KERNEL.findall(text) for name in re.findall(r"[\w.:]+", " ".join(found))}
+    text = "\n".join(str(error) for error in chain_of(error))
+    names = {name for groups in _NO_KERNEL.findall(text) for name in re.findall(r"[\w.:]+", " ".join(groups))}
     if names:
         return unsupported(sorted(names), graph)
     why = first_words(chain_of(error)[-1])
@@ -115,13 +115,13 @@ def unsupported(operators: list[str], graph: torch.fx.Graph) -> BuildError:
 
 def coverage_of(graph: torch.fx.GraphModule) -> Coverage:
     """Count the operators and multiply-adds of the lowered graph, and how many of them are in delegates."""
-    taken, left, left_work = Counter[str](), Counter[str](), Counter[str]()
+    in_delegates, left, left_work = Counter[str](), Counter[str](), Counter[str]()
     covered = whole = 0
     for node, delegated in _nodes(graph):
         name = operator_of(node)
         # Pairs of quantize and dequantize only tell a delegate that data is int8: it runs no operator for them.
         if not (delegated and name.startswith("quantized_decomposed::")):
-            (taken if delegated else left)[name] += 1
+            (in_delegates if delegated else left)[name] += 1
         work = multiply_adds(node)
         whole += work
         if delegated:
@@ -129,7 +129,7 @@ def coverage_of(graph: torch.fx.GraphModule) -> Coverage:
         elif work:
             left_work[name] += work
     return Coverage(
-        operations=dict(sorted(taken.items())),
+        operations=dict(sorted(in_delegates.items())),
         left=dict(sorted(left.items())),
         left_percent={name: 100.0 * work / whole for name, work in sorted(left_work.items())},
         delegates=sum(node.op == "get_attr" for node in graph.graph.nodes if _lowered(graph, node) is not None),
@@ -142,7 +142,7 @@ def _nodes(graph: torch.fx.GraphModule) -> Iterator[tuple[torch.fx.Node, bool]]:
     """Yield every operator that counts, and whether it is in a delegate."""
     for node in graph.graph.nodes:
         if (inner := _lowered(graph, node)) is not None:
-            yield from ((one, True) for one in inner.graph.nodes if _counts(one))
+            yield from ((node, True) for node in inner.graph.nodes if _counts(node))
         elif _counts(node):
             yield node, False
 

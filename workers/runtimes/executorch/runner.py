@@ -139,8 +139,8 @@ def _refusal(message: str, head: pte.Head, library: Any) -> tuple[str, str]:
     match = _ERROR.search(message)
     code = int(match[1], 16) if match else 0
     if code == _OPERATOR_MISSING:
-        known = {*library._get_operator_names()}
-        missing = [name for name in head.operators if name not in known] or head.operators
+        operators = {*library._get_operator_names()}
+        missing = [name for name in head.operators if name not in operators] or head.operators
         return "runtime_skew", f"{_version()} has no kernel for {', '.join(missing)}: {message}"
     return ("backend_missing" if code == _NO_BACKEND else "load_failed"), message
 

@@ -73,8 +73,8 @@ def remembering_shapes() -> Iterator[None]:
 
 def _forget() -> None:
     remembered = FakeTensorMode.cache
-    for asked in [asked for asked in remembered if _quantizes(asked.key[0])]:
-        del remembered[asked]
+    for call in [call for call in remembered if _quantizes(call.key[0])]:
+        del remembered[call]
 
 
 def _quantizes(operator: object) -> bool:
@@ -89,10 +89,10 @@ def compiling_late() -> Iterator[None]:
     """
     usual = GraphModule.__new__
 
-    def made(cls: type[GraphModule], *args: Any, **kwargs: Any) -> Any:
+    def quick_new(cls: type[GraphModule], *args: Any, **kwargs: Any) -> Any:
         return usual(_CompiledLate if cls is GraphModule else cls, *args, **kwargs)
 
-    with patch.object(GraphModule, "__new__", made):
+    with patch.object(GraphModule, "__new__", quick_new):
         yield
 
 

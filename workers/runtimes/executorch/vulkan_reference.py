@@ -26,7 +26,7 @@ def version() -> str:
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 
-def opened(given: argparse.Namespace, head: pte.Head) -> tuple[Any, int]:
+def opened(arguments: argparse.Namespace, head: pte.Head) -> tuple[Any, int]:
     """Return the lowered graph as a module, and the nanoseconds that this took. `head`: the head of the artifact's
     file. Raises `GiveUp`."""
     from workers.runtimes.executorch.export import loaded
@@ -35,10 +35,12 @@ def opened(given: argparse.Namespace, head: pte.Head) -> tuple[Any, int]:
     started = time.perf_counter_ns()
     try:
         lowered = lower(
-            loaded(Path(given.reference).read_bytes()), Variant(runtime="executorch", backend=given.backend)
+            loaded(Path(arguments.reference).read_bytes()), Variant(runtime="executorch", backend=arguments.backend)
         )
     except (OSError, BuildError) as error:
-        raise GiveUp("bad_reference", f"{given.reference} cannot stand in for {given.backend}: {error}") from error
+        raise GiveUp(
+            "bad_reference", f"{arguments.reference} cannot stand in for {arguments.backend}: {error}"
+        ) from error
     if pte.of_bytes(lowered.file) != head:
-        raise GiveUp("bad_reference", f"{given.reference} is lowered to something else than {given.model}")
+        raise GiveUp("bad_reference", f"{arguments.reference} is lowered to something else than {arguments.model}")
     return lowered.runs(), time.perf_counter_ns() - started

@@ -104,38 +104,42 @@ class _Filling:
 
     def _constrain(self, node: onnx.NodeProto) -> None:
         """Record which tensors must have as many channels as others, and which must keep their number of channels."""
-        known = [name for name in node.input if name in self._group]
-        data = known[:1] == list(node.input[:1]) and len(node.output) == 1 and node.domain == ""
+        grouped_inputs = [name for name in node.input if name in self._group]
+        data = grouped_inputs[:1] == list(node.input[:1]) and len(node.output) == 1 and node.domain == ""
         if node.op_type == "Conv" and node.domain == "" and self._has_own_weights(node):
             outputs, inputs = self._dims(node)[:2]
             groups = _attribute(node, "group", 1)
             if groups == 1:
                 self._group[node.output[0]], self._channels[node.output[0]] = node.output[0], outputs
                 return
-            if known and inputs == 1 and groups == outputs == self._channels[known[0]]:
-                self._join(known[0], node.output[0])
+            if grouped_inputs and inputs == 1 and groups == outputs == self._channels[grouped_inputs[0]]:
+                self._join(grouped_inputs[0], node.output[0])
                 return
         elif data and node.op_type in ACTIVATIONS | POOLINGS:
-            self._join(known[0], node.output[0])
+            self._join(grouped_inputs[0], node.output[0])
             return
-        elif data and node.op_type in BINARY and len({self._channels[name] for name in known}) == 1 < len(known):
-            self._join(*known)
-            self._join(known[0], node.output[0])
+        elif (
+            data
+            and node.op_type in BINARY
+            and len({self._channels[name] for name in grouped_inputs}) == 1 < len(grouped_inputs)
+        ):
+            self._join(*grouped_inputs)
+            self._join(grouped_inputs[0], node.output[0])
             return
-        self._fixed.update(known)
+        self._fixed.update(grouped_inputs)
 
     def _has_own_weights(self, node: onnx.NodeProto) -> bool:
         """Tell whether a node is a convolution in two dimensions whose weights are known, and used by no other node."""
-        known = all(name in self._weights and self._readers[name] == 1 for name in node.input[1:])
-        return known and len(self._dims(node)) == 4
+        has_weights = all(name in self._weights and self._readers[name] == 1 for name in node.input[1:])
+        return has_weights and len(self._dims(node)) == 4
 
     def _dims(self, node: onnx.NodeProto) -> Sequence[int]:
         return tuple(self._weights[node.input[1]].dims)
 
-    def _join(self, known: str, other: str) -> None:
-        self._channels.setdefault(other, self._channels[known])
+    def _join(self, first: str, other: str) -> None:
+        self._channels.setdefault(other, self._channels[first])
         self._group.setdefault(other, other)
-        self._group[self._head(other)] = self._head(known)
+        self._group[self._head(other)] = self._head(first)
 
     def _head(self, name: str) -> str:
         while self._group[name] != name:

@@ -15,7 +15,7 @@ from sweeps.errors import RunnerError
 from sweeps.manifest import Manifest
 from sweeps.tool_logs.onnxruntime import PERF_TEST, read_results, read_summary
 from workers.models.package import Images
-from workers.runtimes.counting_tool import CountingTool, said, shown, text_of
+from workers.runtimes.counting_tool import CountingTool, error_text, shown, text_of
 from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.onnxruntime import NO_TELEMETRY
 from workers.runtimes.onnxruntime.runner import SKEW
@@ -94,7 +94,7 @@ class PerfTest(CountingTool):
     def refusal(self, output: ToolOutput) -> RunnerError | None:
         """Return the tool's error: `bad_arguments`, `runner_broken`, `runtime_skew`, `load_failed` or `run_failed`;
         `None` if its output shows none."""
-        text, printed = said(output.stderr), said(output.stdout)
+        text, printed = error_text(output.stderr), error_text(output.stdout)
         if re.search(r"Unknown command line flag|See 'onnxruntime_perf_test|invalid option", text):
             return RunnerError("bad_arguments", f"{NAME} knows another set of flags: {shown(text)}")
         if "libonnxruntime.so" in text:

@@ -54,7 +54,9 @@ def releases(facts: DeviceFacts) -> tuple[str, ...]:
     files = folder.glob(before + "*" + after) if (folder / RUNNER).is_file() else ()
     texts = {f"onnxruntime=={file.name.removeprefix(before).removesuffix(after)}" for file in files}
     if facts.exec_context == VIRTUAL_PHONE:
-        texts |= {entry.toolchain.text for entry in environments.made() if entry.toolchain.package == "onnxruntime"}
+        texts |= {
+            entry.toolchain.text for entry in environments.installed() if entry.toolchain.package == "onnxruntime"
+        }
     return tuple(sorted(texts))
 
 

@@ -99,10 +99,10 @@ def _opened(arguments: argparse.Namespace) -> Load:
     if not Path(arguments.model).is_file():
         raise GiveUp("no_model", f"there is no file {arguments.model}")
     provider = PROVIDERS.get(arguments.backend, "")
-    known = onnxruntime.get_available_providers()
-    if provider not in known:
+    available = onnxruntime.get_available_providers()
+    if provider not in available:
         raise GiveUp(
-            "backend_missing", f"{_version()} has no {provider or arguments.backend} (it has: {', '.join(known)})"
+            "backend_missing", f"{_version()} has no {provider or arguments.backend} (it has: {', '.join(available)})"
         )
     options = session_options(arguments.graph_optimization, arguments.threads)
     options.enable_profiling = arguments.profile

@@ -203,7 +203,7 @@ def _trace(model: torch.nn.Module, calls: _Calls) -> torch.jit.ScriptModule:
         try:
             expected = model(*_copies(args))
         except _INPUT_ERRORS:
-            continue  # It is not an input for this model.
+            continue  # The arguments are no input for this model.
         if not _agree(expected, _answer(traced, args)):
             raise BuildError(
                 "trace_differs",

@@ -54,8 +54,8 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
         size = megabytes(runner, *native_runner.libraries())
         return dict.fromkeys(RUNNERS, Program(path=str(runner), library_mb=size))
     lack = "no Python 3.10 with torch was found on the board, and " if is_board else ""
-    known = ", ".join((*RUNNERS.values(), *STOCK_TOOLS.values()))
-    raise BuildError("no_runner", f"{lack}there is no runner for {abi}: {folder} holds none of {known}", hint)
+    names = ", ".join((*RUNNERS.values(), *STOCK_TOOLS.values()))
+    raise BuildError("no_runner", f"{lack}there is no runner for {abi}: {folder} holds none of {names}", hint)
 
 
 def profilers(facts: DeviceFacts) -> dict[str, Program]:
@@ -74,8 +74,8 @@ def profilers(facts: DeviceFacts) -> dict[str, Program]:
         }
     if facts.exec_context == VIRTUAL_PHONE:
         return dict.fromkeys(PROFILERS, Program(path=str(native_runner.profiler())))
-    known = ", ".join(PROFILERS.values())
-    raise BuildError("no_runner", f"there is no profiler for {facts.abi}: {folder} holds none of {known}", _ANDROID)
+    names = ", ".join(PROFILERS.values())
+    raise BuildError("no_runner", f"there is no profiler for {facts.abi}: {folder} holds none of {names}", _ANDROID)
 
 
 def folder_for(facts: DeviceFacts, hint: str) -> Path:

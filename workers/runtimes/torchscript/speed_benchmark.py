@@ -15,7 +15,7 @@ from sweeps.errors import RunnerError
 from sweeps.manifest import Manifest
 from sweeps.tool_logs.pytorch import parse_speed_benchmark
 from workers.models.package import Images
-from workers.runtimes.counting_tool import CountingTool, digest_of, said, shown, text_of
+from workers.runtimes.counting_tool import CountingTool, digest_of, error_text, shown, text_of
 from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.library_errors import first_words
 from workers.runtimes.stock_tool import ToolOutput, ToolRun
@@ -128,7 +128,7 @@ class SpeedBenchmark(CountingTool):
         """Return the tool's error: `no_bundled_input`, `bad_arguments`, `runtime_skew`, `run_failed` with the words of
         the operator that failed, or `crashed` for any other exception. The message is one line, without control
         characters."""
-        text = said(output.stderr)
+        text = error_text(output.stderr)
         if match := re.search(r"Model has only [0-9]+ bundled inputs\.", text):
             return RunnerError("no_bundled_input", match[0])
         if "Model does not have bundled inputs." in text:

@@ -49,17 +49,17 @@ class ScriptedHost(AdbHost):
             near = socket.create_connection(server.getsockname())
             far, _ = server.accept()
         _, _, script = service.partition(":")
-        marks = [f"{one}{other}\n".encode() for one, other in _MARK.findall(script)]
+        marks = [f"{mark}{other}\n".encode() for mark, other in _MARK.findall(script)]
         commands = _MARK.sub("\0", script).split("\0")
         try:
-            said = [self._answer(command) for command in commands]
+            answers = [self._answer(command) for command in commands]
         except ConnectionError:
             far.close()
             return Wire(near, deadline)
-        if service.startswith("shell,") and None not in said:
-            pairs = zip(said, [*marks, b""], strict=True)
+        if service.startswith("shell,") and None not in answers:
+            pairs = zip(answers, [*marks, b""], strict=True)
             text = b"".join(part for pair in pairs for part in pair if isinstance(part, bytes))
-            status = next((one for one in said if isinstance(one, int)), 0)
+            status = next((answer for answer in answers if isinstance(answer, int)), 0)
             # No more than the buffers of a connection take: nobody reads meanwhile.
             far.sendall(_PACKET.pack(_STDOUT, len(text)) + text + _PACKET.pack(_EXIT, 1) + bytes([status]))
         self._ends.append(far.detach())

@@ -101,20 +101,20 @@ def test_several_that_start_a_server_at_once_all_reach_it(port: int) -> None:
         kill_server(port)
         time.sleep(0.2)
         hosts = [AdbHost(port) for _ in range(4)]
-        told: list[object] = []
+        listings: list[object] = []
 
-        def ask(host: AdbHost, told: list[object] = told) -> None:
+        def ask(host: AdbHost, listings: list[object] = listings) -> None:
             try:
-                told.append(host.devices())
+                listings.append(host.devices())
             except DeviceError as error:
-                told.append(error)
+                listings.append(error)
 
         threads = [threading.Thread(target=ask, args=(host,)) for host in hosts]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-        assert told == [()] * 4
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert listings == [()] * 4
 
 
 def test_a_server_that_closed_its_port_and_not_yet_the_rest_is_replaced(
@@ -145,16 +145,19 @@ def test_a_server_that_does_not_come_up_is_named_with_what_adb_said(
 # Row 8
 
 
-def found(listed: str) -> list[DeviceError | None]:
-    seen = parse_devices(listed)
-    return [problem(one, seen) for one in seen]
+def problems_of(listed: str) -> list[DeviceError | None]:
+    listed_phones = parse_devices(listed)
+    return [problem(phone, listed_phones) for phone in listed_phones]
 
 
 @pytest.mark.parametrize("serial", ["0123456789ABCDEF", "0123456789abcdef", "000000000000", "0"])
 def test_a_number_that_many_phones_have_is_good_enough_where_one_has_it(serial: str) -> None:
     line = f"{serial} device usb:1-2 transport_id:1\n"
-    assert found(f"{line}???????????? device usb:1-3 transport_id:2\nR58M device usb:1-4 transport_id:3\n")[0] is None
-    first, second = found(line + line)
+    assert (
+        problems_of(f"{line}???????????? device usb:1-3 transport_id:2\nR58M device usb:1-4 transport_id:3\n")[0]
+        is None
+    )
+    first, second = problems_of(line + line)
     assert first is not None
     assert second is not None
     assert (first.kind, second.kind) == ("ambiguous_serial", "ambiguous_serial")
@@ -164,10 +167,10 @@ def test_a_number_that_many_phones_have_is_good_enough_where_one_has_it(serial: 
 
 @pytest.mark.parametrize("serial", ["????????????", "(no serial number)"])
 @pytest.mark.fault(8, "a phone that is ????????????", "refused, told the way over the network")
-def test_a_phone_without_a_serial_number_is_refused_and_told_the_way_over_the_network(serial: str) -> None:
-    (one,) = parse_devices(f"{serial}     device usb:1-2 product:a transport_id:1\n")
-    assert one == Attached(serial=serial, state="device", usb=True)
-    error = problem(one, (one,))
+def test_a_phone_without_a_serial_number_is_refused_with_the_way_over_the_network(serial: str) -> None:
+    (phone,) = parse_devices(f"{serial}     device usb:1-2 product:a transport_id:1\n")
+    assert phone == Attached(serial=serial, state="device", usb=True)
+    error = problem(phone, (phone,))
     assert error is not None
     assert error.kind == "ambiguous_serial"
     assert "no serial number" in error.message
@@ -176,5 +179,5 @@ def test_a_phone_without_a_serial_number_is_refused_and_told_the_way_over_the_ne
 
 def test_a_phone_whose_port_may_not_be_opened_lacks_its_serial_number_for_that() -> None:
     words = "no permissions (missing udev rules? user is in the plugdev group); see [http://x/y]"
-    kinds = [error and error.kind for error in found(f"???????????? {words} usb:1-2 transport_id:1\n" * 2)]
+    kinds = [error and error.kind for error in problems_of(f"???????????? {words} usb:1-2 transport_id:1\n" * 2)]
     assert kinds == ["no_permissions", "no_permissions"]

@@ -64,7 +64,7 @@ RUN = "local/tmp/edgesweep/run"
 
 @pytest.fixture
 def phone(phones: list[FaultyPhone]) -> Iterator[FaultyPhone]:
-    """As new for each test."""
+    """Each test gets the phone as new."""
     yield phones[0]
     as_new(phones[0])
 
@@ -100,7 +100,7 @@ def pushed(phone: FaultyPhone) -> list[str]:
 # Row 1
 
 
-def test_a_program_that_had_not_begun_when_the_connection_broke_is_no_failure_of_a_job(device: AdbDevice) -> None:
+def test_a_program_not_begun_when_the_connection_broke_is_no_failure_of_a_job(device: AdbDevice) -> None:
     attempt = Attempt(device._connection, "0123456789abcdef", 1, "echo never", "echo")
     error = failure(lambda: attempt._report(attempt._collect_script(), Deadline(20), retry_usb=False))
     assert error.kind in ABSENT_KINDS, "it is waited for, and no attempt is counted"
@@ -122,7 +122,7 @@ def test_a_phone_that_is_not_there_is_tried_three_times_and_named(device: AdbDev
 def test_a_phone_lost_from_the_network_is_reached_again(patient: AdbDevice, phone: FaultyPhone, port: int) -> None:
     patient.run(["true"], 10)
     phone.unplug()
-    eventually(lambda: (seen := AdbHost(port).find(phone.serial)) is None or seen.state != "device")
+    eventually(lambda: (listed := AdbHost(port).find(phone.serial)) is None or listed.state != "device")
     timer = later(0.25, phone.plug)
     assert patient.run(["echo", "back"], 20).stdout == b"back\n"
     timer.join()
@@ -197,7 +197,7 @@ def test_a_phone_that_has_not_allowed_this_computer_says_what_to_tap(port: int, 
     assert error.kind == "unauthorized"
     assert "accept the prompt" in error.next_step
     assert f"adb:{stranger.serial}" not in names
-    assert [one.kind for one in refused if stranger.serial in one.message] == ["unauthorized"]
+    assert [error.kind for error in refused if stranger.serial in error.message] == ["unauthorized"]
 
 
 # Row 5
@@ -307,7 +307,7 @@ def test_two_phones_that_call_themselves_the_same_are_refused(
         names, refused = attached(host)
         host.disconnect(twin.serial)
     assert not {f"adb:{phone.serial}", f"adb:{twin.serial}"} & set(names)
-    assert any(one.kind == "ambiguous_serial" and phone.serialno in one.message for one in refused)
+    assert any(error.kind == "ambiguous_serial" and phone.serialno in error.message for error in refused)
 
 
 LISTED = """\
@@ -323,13 +323,13 @@ locked no permissions (user in plugdev group; are your udev rules wrong?); see [
 
 
 def test_each_state_of_a_phone_has_its_own_advice() -> None:
-    seen = parse_devices(LISTED)
-    found = [problem(one, seen) for one in seen]
-    kinds = [None if one is None else one.kind for one in found]
+    phones_listed = parse_devices(LISTED)
+    errors = [problem(phone, phones_listed) for phone in phones_listed]
+    kinds = [None if error is None else error.kind for error in errors]
     ambiguous = "ambiguous_serial"
     assert kinds == [None, ambiguous, ambiguous, ambiguous, "unauthorized", "offline", "no_permissions", None]
-    assert [one.usb for one in seen] == [True, True, True, True, True, False, True, False]
-    assert all(one.next_step for one in found if one is not None)
+    assert [phone.usb for phone in phones_listed] == [True, True, True, True, True, False, True, False]
+    assert all(error.next_step for error in errors if error is not None)
 
 
 # Rows 9 to 12
@@ -505,33 +505,33 @@ def test_a_reboot_during_a_run_costs_no_other_run(patient: AdbDevice, phone: Fau
 
 def test_a_look_without_the_load_of_others_does_not_wait_for_it(device: AdbDevice, phone: FaultyPhone) -> None:
     phone.heat(33.0)
-    taken: dict[bool, list[float]] = {False: [], True: []}
+    took_s: dict[bool, list[float]] = {False: [], True: []}
     for load in [False, True] * 10:
         began = time.monotonic()
-        found = device.sensors(load=load)
-        taken[load].append(time.monotonic() - began)
+        sensors = device.sensors(load=load)
+        took_s[load].append(time.monotonic() - began)
     # The window of the load is 0.2 s.
-    assert min(taken[False]) < min(taken[True]) - 0.1
-    found = device.sensors(load=False)
-    assert (found.temp_c, found.load) == (33.0, None)
-    assert found.steal_seconds is not None
+    assert min(took_s[False]) < min(took_s[True]) - 0.1
+    sensors = device.sensors(load=False)
+    assert (sensors.temp_c, sensors.load) == (33.0, None)
+    assert sensors.steal_seconds is not None
     assert device.sensors().load is not None
 
 
 def test_heat_and_charge_are_told(device: AdbDevice, phone: FaultyPhone) -> None:
     phone.heat(41.5, thermal_status=3)
     phone.drain(9)
-    found = device.sensors()
-    assert (found.temp_c, found.temp_is_battery, found.thermal_status) == (41.5, True, 3)
-    assert (found.has_battery, found.battery_percent) == (True, 9)
+    sensors = device.sensors()
+    assert (sensors.temp_c, sensors.temp_is_battery, sensors.thermal_status) == (41.5, True, 3)
+    assert (sensors.has_battery, sensors.battery_percent) == (True, 9)
 
 
 @pytest.mark.parametrize("text", ["", "Can't find service: battery", "level: \x00\xff\ntemperature: hot", None])
 def test_a_battery_that_cannot_be_read_is_unknown(device: AdbDevice, phone: FaultyPhone, text: str | None) -> None:
     phone.say("battery", text)
-    found = device.sensors()
-    assert found.battery_percent is None
-    assert not found.temp_is_battery
+    sensors = device.sensors()
+    assert sensors.battery_percent is None
+    assert not sensors.temp_is_battery
 
 
 @pytest.mark.parametrize(
@@ -561,7 +561,7 @@ def test_a_phone_without_a_fixed_performance_mode_says_so(port: int, tmp_path: P
 @pytest.mark.parametrize(
     "words",
     [
-        # As Android 11 and later say it.
+        # Android 11 and later say it in these words.
         "Failed to set FIXED_PERFORMANCE mode\n"
         "This is likely because Power HAL AIDL is not implemented on this device\n",
         "Exception occurred while executing: java.lang.SecurityException: not for the shell\n",
@@ -615,7 +615,7 @@ def test_a_result_that_is_not_whole_is_no_result(device: AdbDevice, phone: Fault
     phone.slow_down(bytes_per_s=1e6)
     target = tmp_path / "results" / "logits"
     target.parent.mkdir()
-    pull = in_a_transfer(target.with_name("logits.part"), phone.unplug)
+    pull = in_a_transfer(target.parent, ".*.part", phone.unplug)
     assert failure(lambda: device.pull(path, target, 2**30)).kind in ("disconnected", "offline")
     pull.join()
     assert not list(target.parent.iterdir())
@@ -666,26 +666,26 @@ def test_hostile_properties_stay_text(device: AdbDevice, phone: FaultyPhone) -> 
 
 
 @pytest.mark.parametrize(
-    "told", ["a,b", "../../etc", "\x1b[2J\x1b]0;x\x07", "R58M\nsecond", "é٣", "S" * 65, "S" * 2**20]
+    "serial", ["a,b", "../../etc", "\x1b[2J\x1b]0;x\x07", "R58M\nsecond", "é٣", "S" * 65, "S" * 2**20]
 )
 def test_a_serial_number_that_is_no_short_word_is_told_by_its_hash(
-    device: AdbDevice, phone: FaultyPhone, told: str
+    device: AdbDevice, phone: FaultyPhone, serial: str
 ) -> None:
-    phone.set_property("ro.serialno", told)
+    phone.set_property("ro.serialno", serial)
     try:
         facts = device.facts()
         device.take_lock()
     finally:
         phone.set_property("ro.serialno", phone.serialno)
     device.release()
-    assert facts.device_id == f"phone-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    assert facts.device_id == f"phone-{hashlib.sha256(serial.encode()).hexdigest()[:16]}"
 
 
-@pytest.mark.parametrize("told", ["R58M12345", "emulator-5554", "192.168.1.7:5555", "a_b.c", "S" * 64])
-def test_a_serial_number_that_is_a_short_word_is_the_unit(device: AdbDevice, phone: FaultyPhone, told: str) -> None:
-    phone.set_property("ro.serialno", told)
+@pytest.mark.parametrize("serial", ["R58M12345", "emulator-5554", "192.168.1.7:5555", "a_b.c", "S" * 64])
+def test_a_serial_number_that_is_a_short_word_is_the_unit(device: AdbDevice, phone: FaultyPhone, serial: str) -> None:
+    phone.set_property("ro.serialno", serial)
     try:
-        assert device.facts().device_id == told
+        assert device.facts().device_id == serial
     finally:
         phone.set_property("ro.serialno", phone.serialno)
 
@@ -718,15 +718,21 @@ def test_missing_properties_are_empty(device: AdbDevice, phone: FaultyPhone) -> 
 
 def test_properties_in_another_format_are_read_as_far_as_they_go() -> None:
     text = "[a]: [1]\ngarbage\n[b]: []\n[c]: [two\nlines]\n[d]: [x] y]\n[e\n[f]: [" + "z" * 999 + "]"
-    found = parse_properties(text)
-    assert (found["a"], found["b"], found["c"], found["d"], len(found["f"])) == ("1", "", "two\nlines", "x] y", 200)
+    properties = parse_properties(text)
+    assert (properties["a"], properties["b"], properties["c"], properties["d"], len(properties["f"])) == (
+        "1",
+        "",
+        "two\nlines",
+        "x] y",
+        200,
+    )
     assert parse_properties("") == {}
     assert parse_properties("getprop: not found") == {}
 
 
 def test_files_of_the_phone_are_nowhere_else(device: AdbDevice, phone: FaultyPhone, tmp_path: Path) -> None:
     device.push(file_of(tmp_path, 1000), "../x".replace("/", "_"))
-    others = {path.name for path in (phone.data / "local/tmp").iterdir()}
-    assert others == {"edgesweep"}
+    rest = {path.name for path in (phone.data / "local/tmp").iterdir()}
+    assert rest == {"edgesweep"}
     device.clean()
     assert not list((phone.data / "local/tmp").iterdir())

@@ -1,4 +1,4 @@
-"""What a phone prints about itself, at its worst: nonsense is unknown, never an error, and read in little time."""
+"""A phone may print anything about itself: nonsense is unknown, never an error, and read in little time."""
 
 import re
 import time
@@ -40,22 +40,22 @@ def sensors(*, thermal: str = "", before: str = STAT, after: str = "") -> Sensor
     )
 
 
-@pytest.mark.parametrize("told", [HUGE, "9" * 16, "٣", "-1", "", "0x10", "1e9"])
-def test_a_number_that_cannot_be_true_is_unknown(told: str) -> None:
-    assert facts(meminfo=f"MemTotal:  {told} kB\n").ram_bytes is None
-    assert facts(sdk=told).nnapi_level is None
-    assert parse_battery(f"  level: {told}\n  temperature: {told}\n  scale: 100\n")[2] in (None, -0.1)
-    assert sensors(before=f"cpu  1 2 3 4 5 6 7 {told}\n").steal_seconds is None
-    assert sensors(thermal=f"Thermal Status: {told}\n").thermal_status is None
-    lines = [f"{CORE}{cpu}/cpu_capacity:{capacity}\n" for cpu, capacity in enumerate(["300", told, "900"])]
+@pytest.mark.parametrize("number", [HUGE, "9" * 16, "٣", "-1", "", "0x10", "1e9"])
+def test_a_number_that_cannot_be_true_is_unknown(number: str) -> None:
+    assert facts(meminfo=f"MemTotal:  {number} kB\n").ram_bytes is None
+    assert facts(sdk=number).nnapi_level is None
+    assert parse_battery(f"  level: {number}\n  temperature: {number}\n  scale: 100\n")[2] in (None, -0.1)
+    assert sensors(before=f"cpu  1 2 3 4 5 6 7 {number}\n").steal_seconds is None
+    assert sensors(thermal=f"Thermal Status: {number}\n").thermal_status is None
+    lines = [f"{CORE}{cpu}/cpu_capacity:{capacity}\n" for cpu, capacity in enumerate(["300", number, "900"])]
     assert parse_clusters("".join([f"{CORE}0\n{CORE}1\n{CORE}2\n", *lines])) == ((0, 1, 2),)
 
 
 def test_numbers_that_can_be_true_are_told() -> None:
-    found = facts(meminfo="MemFree: 1 kB\nMemTotal:        3884312 kB\n", sdk="34")
-    assert (found.ram_bytes, found.nnapi_level) == (3884312 * 1024, 34)
-    told = sensors(thermal="x\n  Thermal Status: 2\n", after="cpu  10 20 30 140 50 60 70 80 0 0\n")
-    assert (told.thermal_status, told.steal_seconds, told.load) == (2, 0.8, 0.0)
+    read = facts(meminfo="MemFree: 1 kB\nMemTotal:        3884312 kB\n", sdk="34")
+    assert (read.ram_bytes, read.nnapi_level) == (3884312 * 1024, 34)
+    sensors_read = sensors(thermal="x\n  Thermal Status: 2\n", after="cpu  10 20 30 140 50 60 70 80 0 0\n")
+    assert (sensors_read.thermal_status, sensors_read.steal_seconds, sensors_read.load) == (2, 0.8, 0.0)
     lines = [f"{CORE}{cpu}\n{CORE}{cpu}/cpu_capacity:{capacity}\n" for cpu, capacity in enumerate([300, 900])]
     assert parse_clusters("".join(lines)) == ((0,), (1,))
 
@@ -77,8 +77,8 @@ def test_a_thermal_status_without_a_sensor_behind_it_is_unknown(thermal: str, st
 
 
 def test_a_load_beyond_all_numbers_is_unknown() -> None:
-    told = sensors(before=STAT, after=f"cpu  {'9' * 400} 20 30 40 50 60 70 80 0 0\n")
-    assert told.load is None
+    sensors_read = sensors(before=STAT, after=f"cpu  {'9' * 400} 20 30 40 50 60 70 80 0 0\n")
+    assert sensors_read.load is None
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_a_property_may_hold_what_looks_like_another() -> None:
     assert parse_properties(text) == {"a": "[b]: [1", "c": "2", "": "3"}
 
 
-def saying(word: str, told: bytes) -> Answer:
-    return lambda command: told if word in command else b""
+def saying(word: str, answer: bytes) -> Answer:
+    return lambda command: answer if word in command else b""
 
 
 @pytest.mark.parametrize("size", [HUGE, "9" * 16, "٣", "-1", ""])

@@ -47,7 +47,7 @@ def test_a_phone_that_cannot_hash_has_its_files_read_back(
     placed = (phone.data / FILE).stat().st_ino
     device.push(source, "model.pt")
     assert (phone.data / FILE).stat().st_ino == placed
-    # Of the same size, and not the same file.
+    # This file has the same size, and another content.
     other = file_of(tmp_path, 300_000)
     device.push(other, "model.pt")
     assert (phone.data / FILE).read_bytes() == other.read_bytes()

@@ -22,8 +22,8 @@ class Phone:
 
     def __call__(self, command: str) -> bytes | int:
         self.kills += re.findall(r"kill -s KILL -- (-?\d+)", command)
-        if one := re.search(r"cat /proc/(\d+)/cmdline", command):
-            return self._processes.get(int(one[1]), "").encode()
+        if match := re.search(r"cat /proc/(\d+)/cmdline", command):
+            return self._processes.get(int(match[1]), "").encode()
         if "/proc/[0-9]*/cmdline" in command:
             return "".join(f"/proc/{pid}/cmdline:{words}\n" for pid, words in self._processes.items()).encode()
         return b""
@@ -44,18 +44,18 @@ def test_what_leads_an_attempt_or_was_brought_is_ended() -> None:
 
 
 def test_a_thousand_forged_lines_take_few_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    sizes: list[int] = []
     sections = PhoneConnection.sections
 
     def counted(link: PhoneConnection, *commands: str) -> list[str]:
-        asked.append(len(commands))
+        sizes.append(len(commands))
         return sections(link, *commands)
 
     monkeypatch.setattr(PhoneConnection, "sections", counted)
     lines = "".join(f"/proc/{pid}/cmdline:{RUNNER}\n" for pid in range(1000, 2000))
     assert scripted(Phone({400: f"evil\0\n{lines}\0"})).end_orphans() == ()
-    assert sum(asked) > 1000
-    assert len(asked) <= 12
+    assert sum(sizes) > 1000
+    assert len(sizes) <= 12
 
 
 @pytest.mark.parametrize("words", [LEADER, RUNNER])

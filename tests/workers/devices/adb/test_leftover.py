@@ -11,18 +11,18 @@ RUNNER = b"/proc/4243/cmdline:/data/local/tmp/edgesweep/run/runner-0f0f0f0f0f0f0
 
 
 class Phone:
-    """Its runner, once started, hangs until its group is ended."""
+    """A phone whose runner, once started, hangs until its group is ended."""
 
     def __init__(self, *, ends: bool = True) -> None:
-        self.there = True
+        self.reachable = True
         self.ends = ends
         self.runs = False
 
     def __call__(self, command: str) -> bytes | int | None:
         if "exec " in command:
-            self.runs, self.there = True, False
+            self.runs, self.reachable = True, False
             return None
-        if not self.there:
+        if not self.reachable:
             raise ConnectionResetError
         if "kill -s KILL -- -4242" in command:
             self.runs = self.runs and not self.ends
@@ -48,7 +48,7 @@ def lost(phone: Phone) -> AdbDevice:
 def test_a_look_at_a_phone_ends_what_was_lost_there(load: bool) -> None:
     phone = Phone()
     device = lost(phone)
-    phone.there = True
+    phone.reachable = True
     assert device.sensors(load=load).competing == ()
     assert not phone.runs
 
@@ -56,7 +56,7 @@ def test_a_look_at_a_phone_ends_what_was_lost_there(load: bool) -> None:
 def test_what_was_lost_and_does_not_end_is_an_orphan_and_no_benchmark_of_others() -> None:
     phone = Phone(ends=False)
     device = lost(phone)
-    phone.there = True
+    phone.reachable = True
     for _ in range(2):
         with pytest.raises(DeviceError) as caught:
             device.sensors()

@@ -31,9 +31,9 @@ def leased(phone: FaultyPhone, tmp_path: Path) -> Iterator[AdbDevice]:
 
 
 def shells(phone: FaultyPhone) -> list[psutil.Process]:
-    """Not what a shell has begun and has still its name, as while it cleans up."""
-    found = [one for one, argv in programs_on(phone) if leads_attempt("\0".join(argv))]
-    return [one for one in found if one.is_running() and os.getpgid(one.pid) == one.pid]
+    """List the shells on the phone, without what a shell has begun and has still its name, as while it cleans up."""
+    leaders = [program for program, argv in programs_on(phone) if leads_attempt("\0".join(argv))]
+    return [program for program in leaders if program.is_running() and os.getpgid(program.pid) == program.pid]
 
 
 def count(device: AdbDevice, then: str = "true") -> str:
@@ -73,37 +73,37 @@ def test_a_shell_that_died_meanwhile_is_replaced(leased: AdbDevice, phone: Fault
 def test_a_shell_that_dies_before_it_reads_a_line_costs_nothing(leased: AdbDevice, phone: FaultyPhone) -> None:
     [shell] = shells(phone)
     shell.suspend()
-    said: list[str] = []
-    running = threading.Thread(target=lambda: said.append(count(leased)))
+    results: list[str] = []
+    running = threading.Thread(target=lambda: results.append(count(leased)))
     running.start()
     time.sleep(0.3)  # the line is on its way, or there: either way nobody has read it
     shell.kill()
     running.join(60)
-    assert said == ["done"]
+    assert results == ["done"]
     assert runs(phone) == 1
 
 
 def test_a_line_that_was_read_when_the_connection_broke_runs_once(leased: AdbDevice, phone: FaultyPhone) -> None:
-    said: list[str] = []
-    running = threading.Thread(target=lambda: said.append(count(leased, "sleep 2")))
+    results: list[str] = []
+    running = threading.Thread(target=lambda: results.append(count(leased, "sleep 2")))
     running.start()
     eventually(lambda: (phone.data / RUNS).exists())
     phone.restart_daemon()
     running.join(60)
-    assert said == ["done"]
+    assert results == ["done"]
     assert runs(phone) == 1
 
 
 def test_a_line_that_is_read_late_is_not_run_again(leased: AdbDevice, phone: FaultyPhone) -> None:
     [shell] = shells(phone)
     shell.suspend()
-    said: list[str] = []
-    running = threading.Thread(target=lambda: said.append(count(leased)))
+    results: list[str] = []
+    running = threading.Thread(target=lambda: results.append(count(leased)))
     running.start()
     time.sleep(0.3)
     phone.restart_daemon()
     running.join(60)
-    assert said == ["done"], "in another shell"
+    assert results == ["done"], "in another shell"
     shell.resume()
     eventually(lambda: not shell.is_running() or shell.status() == psutil.STATUS_ZOMBIE)
     assert runs(phone) == 1

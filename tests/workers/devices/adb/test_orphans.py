@@ -1,4 +1,4 @@
-"""What an earlier sweep left running on a phone (row 12), and what a listing leaves there: nothing."""
+"""A program that an earlier sweep left running on a phone is ended (row 12), and a listing leaves nothing there."""
 
 import json
 import re
@@ -29,8 +29,8 @@ def device(phone: FaultyPhone, tmp_path: Path) -> AdbDevice:
 
 
 def sleepers(phone: FaultyPhone) -> list[psutil.Process]:
-    # Not the shells that start them, which have these words too.
-    return [one for one, argv in programs_on(phone) if len(argv) == 2 and argv[1] == "73.5"]
+    # The shells that start them have these words too, and are not meant.
+    return [program for program, argv in programs_on(phone) if len(argv) == 2 and argv[1] == "73.5"]
 
 
 @pytest.mark.parametrize("name", [f"speed_benchmark_torch-{HASH}", f"anything-{HASH}"])
@@ -56,8 +56,8 @@ def test_only_what_lies_in_our_folder_is_ours() -> None:
     programs = [f"{RUN}/speed_benchmark_torch-{HASH}", "/data/local/tmp/speed_benchmark_torch", "/data/local/tmp/mine"]
     programs.append("/data/local/tmp/edgesweep2/mine")
     lines = "".join(f"/proc/{pid}/cmdline:{program}\0--model=m.pt\0\n" for pid, program in enumerate(programs))
-    told = [(pid, benchmark(cmdline)) for pid, cmdline in parse_processes(lines)]
-    assert [(pid, found[1]) for pid, found in told if found] == [(0, True), (1, False)]
+    benchmarks = [(pid, benchmark(cmdline)) for pid, cmdline in parse_processes(lines)]
+    assert [(pid, match[1]) for pid, match in benchmarks if match] == [(0, True), (1, False)]
 
 
 def test_a_program_of_ours_that_cannot_be_ended_is_said(port: int, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_phone_that_was_listed_is_free_again(
     stand_in(monkeypatch, "adb", f"{__name__}:Kept")
     listed = CliRunner().invoke(cli.main, ["devices", "--json", "--workspace", str(tmp_path / "data")])
     document = json.loads(re.sub(r"\A[^{]*", "", listed.stdout))
-    assert f"adb:{phone.serial}" in [one["name"] for one in document["devices"]]
+    assert f"adb:{phone.serial}" in [device["name"] for device in document["devices"]]
     assert len(Kept.ALL) == 1
     device.take_lock()
     device.release()

@@ -69,13 +69,13 @@ def test_a_file_that_takes_too_long_is_told_apart_from_a_phone_that_hangs(
     hangs: bool, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(phone_connection, "_SLOWEST_BYTES_PER_S", 1e9)
-    asked: list[str] = []
+    commands: list[str] = []
 
     def answer(command: str) -> bytes | None:
-        asked.append(command)
+        commands.append(command)
         if "df -k" in command:
             return ROOMY
-        return None if hangs and any(not one for one in asked) else b""
+        return None if hangs and any(not sent_command for sent_command in commands) else b""
 
     file = tmp_path / "model"
     file.write_bytes(b"any")

@@ -27,7 +27,7 @@ REQUEST = request_of("", 1, 3, 8, 8, iterations=50, min_seconds=2.0, warmup_seco
 
 def pushed(phone: FaultyDevice, tmp_path: Path, content: bytes = b"a model") -> str:
     source = tmp_path / "source"
-    source.unlink(missing_ok=True)  # what was pushed before may be a link to it
+    source.unlink(missing_ok=True)  # the file pushed before may be a link to it
     source.write_bytes(content)
     return phone.push(source, f"{hashlib.sha256(content).hexdigest()[:8]}.pt")
 
@@ -66,9 +66,9 @@ def test_a_batch_is_read_as_that_of_a_runner(tmp_path: Path) -> None:
     first, missing, last = outcomes
     assert isinstance(missing, RunnerError)
     assert missing.kind == "no_model"
-    for found in (first, last):
-        assert isinstance(found, RunReport)
-        assert (found.runner, len(found.samples_ns) >= 50) == ("simulated 1 batch 1", True)
+    for report in (first, last):
+        assert isinstance(report, RunReport)
+        assert (report.runner, len(report.samples_ns) >= 50) == ("simulated 1 batch 1", True)
     for file in ("/nowhere/batch.jsonl", pushed(phone, tmp_path, b"no batch")):
         with pytest.raises(RunnerError) as caught:
             runtime.parse_batch(phone.run(runtime.batch_command(file, 60.0), 1000).stdout, hashes)
@@ -85,8 +85,10 @@ def test_the_items_of_a_batch_share_one_process(tmp_path: Path) -> None:
     spreads, firsts = [], []
     for _ in range(20):
         outcomes = runtime.parse_batch(phone.run(runtime.batch_command(file, 60.0), 1000).stdout, [digest] * 6)
-        reports = [one for one in outcomes if isinstance(one, RunReport)]
-        parts = [(*one.samples_ns, *one.warmup_ns, one.first_inference_ns, one.load_ns) for one in reports]
+        reports = [report for report in outcomes if isinstance(report, RunReport)]
+        parts = [
+            (*report.samples_ns, *report.warmup_ns, report.first_inference_ns, report.load_ns) for report in reports
+        ]
         taken_s += sum(map(sum, parts)) / 1e9
         medians = [median_ms(report) for report in reports]
         spreads.append(max(medians) / min(medians))
@@ -103,7 +105,7 @@ def test_it_says_plainly_that_it_is_simulated(tmp_path: Path) -> None:
     assert facts.device_class == "EdgeSweep simulated phone hot (simulated)"
     assert facts.exec_context == "simulated"
     assert facts.fingerprint != FaultyDevice(tmp_path, "cool").facts().fingerprint
-    # Its int8 is that of the CPU that evaluates it.
+    # The phone's int8 is that of the CPU that evaluates it.
     host = local_facts()
     assert (facts.abi, facts.cpu_features, facts.qengines) == (host.abi, host.cpu_features, host.qengines)
 
@@ -133,8 +135,8 @@ def test_the_artifact_s_bytes_decide_its_latency(tmp_path: Path) -> None:
     def latency_ms(content: bytes) -> float:
         return median_ms(run(phone, replace(REQUEST, model=pushed(phone, tmp_path, content))))
 
-    same, again = latency_ms(b"model 0"), latency_ms(b"model 0")
-    assert again == pytest.approx(same, rel=0.03)
+    first, second = latency_ms(b"model 0"), latency_ms(b"model 0")
+    assert second == pytest.approx(first, rel=0.03)
     many = [latency_ms(b"model %d" % number) for number in range(40)]
     assert 6 < float(np.median(many)) < 16
     assert 0.2 < float(np.std(np.log(many))) < 0.6

@@ -112,7 +112,7 @@ def test_the_truth_is_the_median_of_all_samples_of_all_processes(name: str):
     for _ in range(4000):
         blocks.append(device.block(10.0, **RACE))
         device.rest(10.0)
-    # As many of each: a slow process has fewer samples in the same time.
+    # Each block gives as many samples: a slow process has fewer in the same time.
     samples_ns = np.concatenate([block.samples_ns[:10] for block in blocks if block.samples_ns.size >= 10])
     tolerance = 0.01 if phone.little_share or phone.daemon_every_s else 0.0015
     assert np.median(samples_ns) / 1e6 == pytest.approx(device.true_p50_ms(10.0), rel=tolerance)

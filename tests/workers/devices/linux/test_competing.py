@@ -1,4 +1,4 @@
-"""Which command lines are benchmarks."""
+"""Command lines of benchmarks are told from others."""
 
 import sys
 

@@ -26,10 +26,10 @@ def battery(name: str, **files: str) -> dict[str, str]:
 
 
 def test_a_machine_without_sensors_tells_nothing(tmp_path: Path) -> None:
-    found = read_sensors(tmp_path)
-    assert (found.temp_c, found.temp_is_battery, found.thermal_status) == (None, False, None)
-    assert (found.has_battery, found.battery_percent) == (False, None)
-    assert (found.cpu_mhz, found.throttle_count) == (None, None)
+    sensors = read_sensors(tmp_path)
+    assert (sensors.temp_c, sensors.temp_is_battery, sensors.thermal_status) == (None, False, None)
+    assert (sensors.has_battery, sensors.battery_percent) == (False, None)
+    assert (sensors.cpu_mhz, sensors.throttle_count) == (None, None)
 
 
 def test_a_missing_temperature_is_unknown_and_a_silly_one_is_left_out(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_a_zone_that_may_tell_whole_degrees_is_unknown(tmp_path: Path) -> None:
 def test_a_battery_is_read_told_unreadable_or_not_there(
     tmp_path: Path, files: dict[str, str], has: bool, percent: float | None
 ) -> None:
-    found = read_sensors(write(tmp_path, files))
-    assert (found.has_battery, found.battery_percent) == (has, percent)
+    sensors = read_sensors(write(tmp_path, files))
+    assert (sensors.has_battery, sensors.battery_percent) == (has, percent)
 
 
 def test_throttling_of_cores_and_packages_counts(tmp_path: Path) -> None:
@@ -138,22 +138,22 @@ def test_a_foreign_benchmark_is_named_and_one_of_ours_is_not(tmp_path: Path) -> 
     foreign = orphan("/data/local/tmp/benchmark_model", "60", executable=sleep)
     with subprocess.Popen(["executor_runner", "60"], executable=sleep) as own:
         try:
-            found = read_sensors(tmp_path).competing
+            programs = read_sensors(tmp_path).competing
         finally:
             own.kill()
             psutil.Process(foreign).kill()
-    assert f"benchmark_model (process {foreign})" in found
-    assert not any(f"(process {own.pid})" in line for line in found)
+    assert f"benchmark_model (process {foreign})" in programs
+    assert not any(f"(process {own.pid})" in line for line in programs)
 
 
 def test_a_foreign_sweep_is_named() -> None:
     program = "import time; time.sleep(60)  # as sweeps.cli.main"
     foreign = orphan(sys.executable, "-c", program, "run", executable=sys.executable)
     try:
-        found = other_sweeps()
+        sweeps = other_sweeps()
     finally:
         psutil.Process(foreign).kill()
-    assert f"edgesweep run (process {foreign})" in found
+    assert f"edgesweep run (process {foreign})" in sweeps
 
 
 def test_a_look_is_short() -> None:

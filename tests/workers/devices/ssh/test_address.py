@@ -25,8 +25,14 @@ def test_a_board_is_named_by_user_host_and_port(
     entry = catalog.device(f"ssh:{unit}")
     assert entry is not None
     assert entry.name == "ssh"
-    found = parse(unit)
-    assert (found.user, found.host, found.port, found.target, found.name) == (user, host, port, target, f"ssh:{unit}")
+    address = parse(unit)
+    assert (address.user, address.host, address.port, address.target, address.name) == (
+        user,
+        host,
+        port,
+        target,
+        f"ssh:{unit}",
+    )
 
 
 @pytest.mark.parametrize(

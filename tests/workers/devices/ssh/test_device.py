@@ -51,21 +51,19 @@ def name(board: Board) -> str:
 
 @pytest.fixture
 def device(board: Board) -> Iterator[SshDevice]:
-    found = SshDevice(Path(), board.unit, answer_s=20.0, backoff_s=(0.1,) * 100)
-    yield found
-    found.release()
+    ssh_device = SshDevice(Path(), board.unit, answer_s=20.0, backoff_s=(0.1,) * 100)
+    yield ssh_device
+    ssh_device.release()
 
 
 def files(board: Board) -> list[str]:
     return sorted(str(path.relative_to(board.folder)) for path in board.folder.rglob("*") if path.is_file())
 
 
-# Who may connect
+# The right to connect
 
 
-def test_a_host_key_that_is_not_known_is_never_accepted_and_the_command_for_it_is_told(
-    device: SshDevice, board: Board
-) -> None:
+def test_an_unknown_host_key_is_never_accepted_and_the_command_for_it_is_told(device: SshDevice, board: Board) -> None:
     board.known_hosts.write_text("")
     for _ in range(2):
         error = failure(device.facts)
@@ -99,17 +97,17 @@ def test_no_setting_of_ssh_switches_the_check_off(device: SshDevice, board: Boar
 
 def test_a_board_is_reached_by_its_name_in_the_settings_of_ssh(board: Board) -> None:
     key = board.client / ".ssh" / "id_ed25519"
-    kept = key.with_name("other-name")
-    key.rename(kept)
+    moved_key = key.with_name("other-name")
+    key.rename(moved_key)
     try:
         (board.client / ".ssh" / "config").write_text(
-            f"Host bench-1\n    Hostname 127.0.0.1\n    Port {board.port}\n    IdentityFile {kept}\n"
+            f"Host bench-1\n    Hostname 127.0.0.1\n    Port {board.port}\n    IdentityFile {moved_key}\n"
         )
         device = SshDevice(Path(), "bench-1")
         assert device.run(["echo", "there"], 30).stdout == b"there\n"
         device.release()
     finally:
-        kept.rename(key)
+        moved_key.rename(key)
 
 
 def test_settings_that_cannot_be_read_are_told(device: SshDevice, board: Board) -> None:
@@ -220,21 +218,21 @@ def test_a_deadline_ends_also_what_left_the_program_s_group(device: SshDevice, b
 def test_a_runner_of_this_machine_is_no_orphan_of_the_board(device: SshDevice, board: Board) -> None:
     other = board.root / "runner"
     shutil.copy("/bin/sleep", other)
-    with subprocess.Popen([str(other), "60"], start_new_session=True) as mine:
+    with subprocess.Popen([str(other), "60"], start_new_session=True) as own:
         device.take_lock()
         device.end_orphans()
-        assert mine.poll() is None
-        mine.kill()
+        assert own.poll() is None
+        own.kill()
 
 
 # Row 7, 28: the lease
 
 
-def test_a_lease_is_taken_again_where_the_board_still_believes_in_the_lost_connection(
+def test_a_lease_is_taken_again_where_the_board_still_believes_in_a_lost_connection(
     device: SshDevice, board: Board
 ) -> None:
     device.take_lock()
-    # As if the network had swallowed all: this side has given it up, the board's side knows of nothing.
+    # The network seems to have swallowed all: this side has given it up, the board's side knows of nothing.
     connection, lock = device._connection, device._lock
     lost, connection._connection, lock._holder = connection._connection, None, None
     assert lost is not None
@@ -254,13 +252,13 @@ def test_a_holder_that_is_not_fed_lets_go(board: Board, monkeypatch: pytest.Monk
     silent, other = SshDevice(Path(), board.unit), SshDevice(Path(), board.unit)
     silent.take_lock()
 
-    def taken() -> bool:
+    def is_held() -> bool:
         with suppress(DeviceError):
             other.take_lock()
             return True
         return False
 
-    eventually(taken, 30)
+    eventually(is_held, 30)
     assert failure(lambda: silent.run(["true"], 30)).kind == "leased", "it measures nothing beside the other one"
     other.release()
     assert silent.run(["true"], 30).exit_code == 0
@@ -289,9 +287,9 @@ def test_a_board_that_lies_about_itself_is_a_board_all_the_same(device: SshDevic
     for tool in ("uname", "getconf", "cat", "grep", "tr", "ls"):
         (board.bin / tool).write_text("#!/bin/sh\nhead -c 100000 /dev/urandom\necho '\x1b[31m$(touch /tmp/x)'\n")
         (board.bin / tool).chmod(0o755)
-    found = device.facts()
-    assert len(repr(found)) < 5000
-    assert all(one.isprintable() for one in (found.maker, found.model, found.soc, found.os_build))
+    facts = device.facts()
+    assert len(repr(facts)) < 5000
+    assert all(text.isprintable() for text in (facts.maker, facts.model, facts.soc, facts.os_build))
     device.sensors()
 
 
@@ -313,10 +311,10 @@ def test_two_names_of_one_board_are_one(board: Board, tmp_path: Path) -> None:
 
 
 def test_it_is_another_device_than_this_machine(device: SshDevice) -> None:
-    facts, mine = device.facts(), local_facts()
-    assert facts.device_id != mine.device_id
-    assert facts.fingerprint != mine.fingerprint
-    assert (facts.abi, facts.exec_context, facts.python) == (mine.abi, "board", sys.executable)
+    facts, local = device.facts(), local_facts()
+    assert facts.device_id != local.device_id
+    assert facts.fingerprint != local.fingerprint
+    assert (facts.abi, facts.exec_context, facts.python) == (local.abi, "board", sys.executable)
     assert facts.runtime_versions == ()
 
 

@@ -1,4 +1,4 @@
-"""What a board prints about itself: a Raspberry Pi, an x86 machine, one that tells nothing, one that tells nonsense."""
+"""Facts are read from what a board prints: a Raspberry Pi, an x86 machine, one that tells nothing, or nonsense."""
 
 from dataclasses import fields, replace
 
@@ -38,14 +38,18 @@ def facts(answers: Answers) -> DeviceFacts:
 
 
 def test_a_raspberry_is_told_by_its_device_tree() -> None:
-    found = facts(RASPBERRY)
-    assert (found.maker, found.model, found.soc) == ("raspberrypi", "Raspberry Pi 5 Model B Rev 1.0", "brcm,bcm2712")
-    assert found.os_build == "Linux 6.12.25+rpt-rpi-2712 Debian GNU/Linux 12 (bookworm)"
-    assert (found.abi, found.cores, found.ram_bytes) == ("arm64-v8a", 4, 8256000 * 1024)
-    assert (found.cpu_features, found.core_clusters) == (("asimddp",), ((0, 1, 2, 3),))
-    assert (found.exec_context, found.python) == ("board", "/home/pi/edgesweep-venv/bin/python3")
-    assert found.device_id.startswith("board-")
-    assert "d83add1234567890" not in repr(found)
+    board_facts = facts(RASPBERRY)
+    assert (board_facts.maker, board_facts.model, board_facts.soc) == (
+        "raspberrypi",
+        "Raspberry Pi 5 Model B Rev 1.0",
+        "brcm,bcm2712",
+    )
+    assert board_facts.os_build == "Linux 6.12.25+rpt-rpi-2712 Debian GNU/Linux 12 (bookworm)"
+    assert (board_facts.abi, board_facts.cores, board_facts.ram_bytes) == ("arm64-v8a", 4, 8256000 * 1024)
+    assert (board_facts.cpu_features, board_facts.core_clusters) == (("asimddp",), ((0, 1, 2, 3),))
+    assert (board_facts.exec_context, board_facts.python) == ("board", "/home/pi/edgesweep-venv/bin/python3")
+    assert board_facts.device_id.startswith("board-")
+    assert "d83add1234567890" not in repr(board_facts)
 
 
 @pytest.mark.parametrize(
@@ -76,22 +80,27 @@ def test_boards_with_copied_cards_are_different_units_of_one_class() -> None:
 
 
 def test_a_board_that_tells_nothing_is_told_by_its_host_key() -> None:
-    found = facts(SILENT)
-    assert all((found.maker, found.model, found.soc, found.os_build, found.abi))
-    assert (found.cores, found.ram_bytes, found.core_clusters, found.python) == (1, None, (), "")
-    assert found.device_id != read_facts("ssh:pi@board", SILENT, "SHA256:other").device_id
-    assert found == facts(SILENT)
+    board_facts = facts(SILENT)
+    assert all((board_facts.maker, board_facts.model, board_facts.soc, board_facts.os_build, board_facts.abi))
+    assert (board_facts.cores, board_facts.ram_bytes, board_facts.core_clusters, board_facts.python) == (
+        1,
+        None,
+        (),
+        "",
+    )
+    assert board_facts.device_id != read_facts("ssh:pi@board", SILENT, "SHA256:other").device_id
+    assert board_facts == facts(SILENT)
 
 
 @pytest.mark.parametrize(
     "text", [HUGE, "\x1b[31m\x00\x07", "../../etc/passwd", "$(id)", "٣", "\udcff", "a: b\n" * 2000]
 )
 def test_nonsense_is_unknown_and_never_an_error(text: str) -> None:
-    found = facts(Answers(**{field.name: text for field in fields(Answers)}))
-    assert len(repr(found)) < 3000
-    assert "\x1b" not in repr(found).replace("\\x1b", "")
-    assert "/" not in found.abi
-    assert found.python in ("", text)
+    board_facts = facts(Answers(**{field.name: text for field in fields(Answers)}))
+    assert len(repr(board_facts)) < 3000
+    assert "\x1b" not in repr(board_facts).replace("\\x1b", "")
+    assert "/" not in board_facts.abi
+    assert board_facts.python in ("", text)
     read_sensors(files=text, stat_before=text, stat_after=text, processes=text)
 
 
@@ -115,22 +124,22 @@ def sensors(files: str = "", after: str = "", processes: str = "") -> Sensors:
 
 def test_its_sensors_are_those_of_linux() -> None:
     cpu = "/sys/devices/system/cpu/cpu"
-    found = sensors(
+    read = sensors(
         "/sys/class/thermal/thermal_zone0/temp:48312\n/sys/class/thermal/thermal_zone1/temp:-274000\n"
         f"{cpu}0/cpufreq/scaling_cur_freq:1500000\n{cpu}1/cpufreq/scaling_cur_freq:2400000\n"
         f"{cpu}0/thermal_throttle/core_throttle_count:3\n"
         "/sys/class/power_supply/BAT0/type:Battery\n/sys/class/power_supply/BAT0/capacity:57\n",
         after="cpu  20 20 30 130 50 60 70 80 0 0\n",
     )
-    assert (found.temp_c, found.temp_is_battery, found.cpu_mhz, found.throttle_count) == (48.312, False, 1950.0, 3)
-    assert (found.has_battery, found.battery_percent) == (True, 57.0)
-    assert (found.steal_seconds, found.load) == (0.8, pytest.approx(0.1))
+    assert (read.temp_c, read.temp_is_battery, read.cpu_mhz, read.throttle_count) == (48.312, False, 1950.0, 3)
+    assert (read.has_battery, read.battery_percent) == (True, 57.0)
+    assert (read.steal_seconds, read.load) == (0.8, pytest.approx(0.1))
 
 
 def test_a_sensor_that_is_missing_is_unknown() -> None:
-    found = sensors()
-    assert (found.temp_c, found.cpu_mhz, found.throttle_count, found.load) == (None, None, None, None)
-    assert (found.has_battery, found.battery_percent, found.thermal_status) == (False, None, None)
+    read = sensors()
+    assert (read.temp_c, read.cpu_mhz, read.throttle_count, read.load) == (None, None, None, None)
+    assert (read.has_battery, read.battery_percent, read.thermal_status) == (False, None, None)
 
 
 def test_benchmarks_are_named_whoever_runs_them() -> None:

@@ -46,8 +46,8 @@ def test_four_phones_share_neither_files_nor_boots_nor_programs(phones: list[Fau
 
 
 def test_no_two_phones_of_this_host_are_of_one_serial_number(phones: list[FaultyPhone], tmp_path: Path) -> None:
-    with faulty_phones(1, tmp_path / "others") as others:
-        assert len({phone.serialno for phone in (*phones, *others)}) == 5
+    with faulty_phones(1, tmp_path / "others") as more_phones:
+        assert len({phone.serialno for phone in (*phones, *more_phones)}) == 5
 
 
 def test_a_phone_says_that_it_is_virtual(phones: list[FaultyPhone], tmp_path: Path) -> None:
@@ -57,13 +57,15 @@ def test_a_phone_says_that_it_is_virtual(phones: list[FaultyPhone], tmp_path: Pa
 def test_the_host_has_none_of_a_phone_s_mounts(phones: list[FaultyPhone]) -> None:
     assert phones[0].data.is_dir()
     assert "edgesweep" not in Path("/proc/self/mounts").read_text()
-    assert not [one for one in psutil.disk_partitions(all=True) if "/phone-1/" in one.mountpoint]
+    assert not [partition for partition in psutil.disk_partitions(all=True) if "/phone-1/" in partition.mountpoint]
 
 
 def test_the_open_root_shell_listens_on_loopback_only(phones: list[FaultyPhone]) -> None:
     ports = {int(phone.serial.partition(":")[2]) for phone in phones}
     listening = [
-        one.laddr for one in psutil.net_connections("tcp") if one.status == "LISTEN" and one.laddr.port in ports
+        connection.laddr
+        for connection in psutil.net_connections("tcp")
+        if connection.status == "LISTEN" and connection.laddr.port in ports
     ]
     assert {address.ip for address in listening} == {"127.0.0.1"}
     assert {address.port for address in listening} == ports
@@ -87,7 +89,7 @@ def test_what_is_done_to_one_phone_is_done_to_no_other(phones: list[FaultyPhone]
 
 def test_a_phone_is_filled_to_the_brim_though_another_writes_beside(port: int, tmp_path: Path) -> None:
     with FaultyPhone(tmp_path / "phone", storage_mb=32) as phone:
-        grown, others = phone.data / "local/grown", phone.data / "local/others"
+        grown, other_file = phone.data / "local/grown", phone.data / "local/others"
         writer = ["sh", "-c", f"while head -c 100000 /dev/zero; do :; done >{grown} 2>/dev/null"]
         for _ in range(20):
             with subprocess.Popen(writer):
@@ -95,7 +97,7 @@ def test_a_phone_is_filled_to_the_brim_though_another_writes_beside(port: int, t
                 phone.fill_storage(leave_bytes=0)
             free = shutil.disk_usage(phone.data).free
             grown.unlink()
-            others.unlink()
+            other_file.unlink()
             assert free == 0
 
 
@@ -169,12 +171,12 @@ def test_the_command_brings_phones_up_and_takes_them_away(port: int) -> None:
             names = {command.stdout.readline().strip() for _ in range(2)}
             assert "2 virtual phones are up" in command.stderr.readline()
             host = AdbHost(port)
-            assert names <= {f"adb:{one.serial}" for one in host.devices() if one.state == "device"}
+            assert names <= {f"adb:{phone.serial}" for phone in host.devices() if phone.state == "device"}
             command.send_signal(signal.SIGTERM)
             assert command.wait(timeout=60) == 0
         finally:
             command.kill()
-    assert not names & {f"adb:{one.serial}" for one in host.devices()}
+    assert not names & {f"adb:{phone.serial}" for phone in host.devices()}
 
 
 @pytest.fixture
@@ -191,10 +193,10 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_machine_without_apt_is_told_so(bare: Path) -> None:
-    found = missing()
-    assert found is not None
-    assert found.kind == "no_apt"
-    assert "Debian" in found.next_step
+    error = missing()
+    assert error is not None
+    assert error.kind == "no_apt"
+    assert "Debian" in error.next_step
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

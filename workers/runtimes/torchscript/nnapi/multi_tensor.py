@@ -27,19 +27,19 @@ class Several(torch.nn.Module):
 
     @torch.jit.export
     def run(self, args: list[torch.Tensor]) -> list[torch.Tensor]:
-        given: list[torch.Tensor] = []
+        tensors: list[torch.Tensor] = []
         for index in range(len(args)):
             arg = args[index]
             if self.flexible[index] and arg.size(0) != args[0].size(0):
                 raise ValueError("the inputs have different batch sizes")
             if self.channels_last and arg.dim() == 4:
                 arg = arg.contiguous(memory_format=torch.channels_last)
-            given.append(arg)
+            tensors.append(arg)
         if self.flexible[0] and args[0].size(0) != self.batch:
-            # As in `Nnapi`, the model is compiled for one batch size.
+            # A compilation is for one batch size, as in `Nnapi`.
             self.nnapi.comp = None
             self.batch = args[0].size(0)
-        answers: list[torch.Tensor] = self.nnapi(given)
+        answers: list[torch.Tensor] = self.nnapi(tensors)
         return answers
 
 

@@ -180,9 +180,9 @@ def _channel_shuffle(s: Serializer, node: Node) -> None:
     source, view = s.view(node.inputsAt(0))
     groups = s.constant(node.inputsAt(1))
     sizes = output_sizes(node)
-    apart = view.reshaped((sizes[0], groups, sizes[1] // groups, *sizes[2:]))
+    grouped = view.reshaped((sizes[0], groups, sizes[1] // groups, *sizes[2:]))
     order = (0, 2, 1, *range(3, len(sizes) + 1))
-    s.add_view(node.output(), source, apart.permuted(order).reshaped(tuple(sizes)))
+    s.add_view(node.output(), source, grouped.permuted(order).reshaped(tuple(sizes)))
 
 
 SHAPES: dict[str, Converter] = {

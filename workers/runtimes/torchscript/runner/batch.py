@@ -48,15 +48,15 @@ def main(argv: list[str] | None = None, program: alone.Program | None = None) ->
 
 
 def _run(words: list[str], program: alone.Program, report: IO[str]) -> None:
-    given = _arguments(words)
-    items = read_items(Path(given.batch))
+    options = _arguments(words)
+    items = read_items(Path(options.batch))
     alone.begin(items[0], program)
     _warm()
     engine = _default_engine()
     tell(report, "batch", revision=REVISION, items=len(items))
     for number, item in enumerate(items):
         tell(report, "item", number=number)
-        end_after(given.item_seconds)
+        end_after(options.item_seconds)
         alone.ended(report, partial(_time, item, engine, program, report))
         gc.collect()
         return_memory()
@@ -74,10 +74,10 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser = alone.Parser(prog="runner", description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--batch", required=True, help="a file with the arguments of one timing on each line")
     parser.add_argument("--item-seconds", type=float, required=True, help="an item that takes longer ends the process")
-    given = parser.parse_args(words)
-    if not (math.isfinite(given.item_seconds) and given.item_seconds > 0):
+    options = parser.parse_args(words)
+    if not (math.isfinite(options.item_seconds) and options.item_seconds > 0):
         parser.error("--item-seconds is not above 0")
-    return given
+    return options
 
 
 def read_items(file: Path) -> list[argparse.Namespace]:
@@ -97,8 +97,8 @@ def read_items(file: Path) -> list[argparse.Namespace]:
     for number, line in enumerate(lines, start=1):
         try:
             items.append(_item(line))
-        except GiveUp as given:
-            raise GiveUp("bad_batch", f"line {number} of the batch: {given.message}") from given
+        except GiveUp as give_up:
+            raise GiveUp("bad_batch", f"line {number} of the batch: {give_up.message}") from give_up
         if (items[-1].threads, items[-1].cpus) != (items[0].threads, items[0].cpus):
             raise GiveUp("bad_batch", f"line {number} of the batch asks for other threads or CPUs than line 1")
     return items
@@ -112,7 +112,7 @@ def _item(line: str) -> argparse.Namespace:
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise GiveUp("bad_batch", "it is no JSON array of strings")
     if {"-h", "--help"} & {*words}:
-        raise GiveUp("bad_batch", "it asks for help")  # which would end the process
+        raise GiveUp("bad_batch", "it asks for help")  # help would end the process
     item = alone.arguments(words)
     if item.nnapi_devices or item.eval_inputs is not None:
         raise GiveUp("bad_batch", "a batch only times")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def evaluate(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
+def evaluate(model: Any, options: argparse.Namespace, report: IO[str]) -> None:
     """Evaluate all images of `--eval-inputs` in batches of `--input-dims`; the last batch is padded with its last
     image.
 
@@ -23,25 +23,25 @@ def evaluate(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
     """
     import torch
 
-    batch = given.input_dims[0]
-    images = images_of(given.eval_inputs, given.input_dims[1:])
+    batch = options.input_dims[0]
+    images = images_of(options.eval_inputs, options.input_dims[1:])
     answers: list[torch.Tensor] = []
     first = 0
     for start in range(0, len(images), batch):
         part = images[start : start + batch]
-        kept = len(part)
-        if kept < batch:
-            part = torch.cat([part, part[-1:].expand(batch - kept, *part.shape[1:])])
+        images_left = len(part)
+        if images_left < batch:
+            part = torch.cat([part, part[-1:].expand(batch - images_left, *part.shape[1:])])
         # Copied, because a model may write into its input, which is a mapped file.
-        x = as_given(part.clone(), given.memory_format, given.input_scale, given.input_zero_point)
-        be_patient(given)
+        x = as_given(part.clone(), options.memory_format, options.input_scale, options.input_zero_point)
+        be_patient(options)
         started = time.perf_counter_ns()
         answer = model(x)
         first = first or time.perf_counter_ns() - started
         # Copied, because a runtime may write the next answer into the same memory.
-        answers.append(_logits(answer, batch)[:kept].clone())
+        answers.append(_logits(answer, batch)[:images_left].clone())
     logits = torch.cat(answers).contiguous()
-    target = Path(given.eval_outputs)
+    target = Path(options.eval_outputs)
     try:
         partial = target.with_name(target.name + ".partial")
         partial.write_bytes(ctypes.string_at(logits.data_ptr(), logits.numel() * logits.element_size()))

@@ -24,8 +24,8 @@ def choose_engine(engine: str) -> None:
     if engine == "none":
         return
     if engine not in torch.backends.quantized.supported_engines:
-        there = ", ".join(torch.backends.quantized.supported_engines)
-        raise GiveUp("engine_missing", f"this torch has no quantized engine {engine} (it has: {there})")
+        engines = ", ".join(torch.backends.quantized.supported_engines)
+        raise GiveUp("engine_missing", f"this torch has no quantized engine {engine} (it has: {engines})")
     torch.backends.quantized.engine = engine
 
 
@@ -36,10 +36,10 @@ def versions_known() -> tuple[int, int | None]:
 
     header = Path(torch.__file__).parent / "include" / "caffe2" / "serialize" / "versions.h"
     try:
-        found = re.search(r"kMaxSupportedBytecodeVersion = (0x[0-9A-Fa-f]+)L", header.read_text(encoding="utf-8"))
+        match = re.search(r"kMaxSupportedBytecodeVersion = (0x[0-9A-Fa-f]+)L", header.read_text(encoding="utf-8"))
     except OSError:
-        found = None
-    return torch._C._get_max_operator_version(), int(found[1], 16) if found else None
+        match = None
+    return torch._C._get_max_operator_version(), int(match[1], 16) if match else None
 
 
 def library_size(_model: object = None) -> dict[str, float]:
@@ -59,18 +59,20 @@ def inspect(path: str, backend: str) -> Archive:
     if not file.is_file():
         raise GiveUp("no_model", f"there is no file {path}")
     try:
-        found = archive.read(file)
+        contents = archive.read(file)
     except NoArchive as error:
         raise GiveUp("load_failed", str(error)) from error
-    if file.suffix in (".pt", ".ptl") and file.suffix != f".{found.format}":
-        holds = "bytecode for the lite interpreter" if found.format == "ptl" else "no bytecode for the lite interpreter"
-        raise GiveUp("wrong_format", f"{file.name} holds {holds}: it is a {found.format} file under another name")
-    if found.backend != backend:
-        raise GiveUp("wrong_backend", f"{file.name} is made for the backend {found.backend}, not for {backend}")
-    return found
+    if file.suffix in (".pt", ".ptl") and file.suffix != f".{contents.format}":
+        holds = (
+            "bytecode for the lite interpreter" if contents.format == "ptl" else "no bytecode for the lite interpreter"
+        )
+        raise GiveUp("wrong_format", f"{file.name} holds {holds}: it is a {contents.format} file under another name")
+    if contents.backend != backend:
+        raise GiveUp("wrong_backend", f"{file.name} is made for the backend {contents.backend}, not for {backend}")
+    return contents
 
 
-def load(path: str, found: Archive) -> tuple[Any, int]:
+def load(path: str, contents: Archive) -> tuple[Any, int]:
     """Load the model in the interpreter of its format; returns it and its load time in nanoseconds.
 
     Raises `GiveUp`: `runtime_skew` if this runtime lacks something that the artifact needs, else `load_failed`.
@@ -81,7 +83,7 @@ def load(path: str, found: Archive) -> tuple[Any, int]:
     try:
         started = time.perf_counter_ns()
         model: Any
-        if found.format == "ptl":
+        if contents.format == "ptl":
             model = mobile._load_for_lite_interpreter(path, map_location="cpu")  # type: ignore[no-untyped-call]  # torch has no types for it
         else:
             model = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]  # as above
@@ -90,20 +92,20 @@ def load(path: str, found: Archive) -> tuple[Any, int]:
     except MemoryError:
         raise
     except Exception as error:  # torch raises any exception on a damaged file
-        skew = _skew(found, str(error))
+        skew = _skew(contents, str(error))
         raise GiveUp(*(("runtime_skew", skew) if skew else ("load_failed", main_message(error)))) from error
 
 
-def _skew(found: Archive, message: str) -> str | None:
+def _skew(contents: Archive, message: str) -> str | None:
     """Return the feature that this runtime lacks, from torch's error message; `None` for other errors."""
     import torch
 
     runtime = f"this runtime (torch {torch.__version__})"
     read = dict(zip(("file", "bytecode"), versions_known()))  # noqa: B905  # of one length
-    for what, version in (("file", found.file_version), ("bytecode", found.bytecode_version)):
-        highest = read[what]
+    for kind, version in (("file", contents.file_version), ("bytecode", contents.bytecode_version)):
+        highest = read[kind]
         if version is not None and highest is not None and version > highest:
-            return f"the artifact has {what} version {version}, {runtime} reads up to {highest}; {WAY_OUT}"
+            return f"the artifact has {kind} version {version}, {runtime} reads up to {highest}; {WAY_OUT}"
     missing = UNKNOWN_OPERATOR.findall(message)
     for names in OPERATORS_NOT_FOUND.findall(message):
         missing += [name.strip() for name in names.split(",")]
@@ -121,5 +123,5 @@ def main_message(error: Exception | str) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    errors = [found[1] for line in lines if (found := re.match(r"[\w.]*(?:Error|Exception): (.*)", line))]
+    errors = [match[1] for line in lines if (match := re.match(r"[\w.]*(?:Error|Exception): (.*)", line))]
     return (errors[-1] if errors else lines[0])[:500]

@@ -92,8 +92,8 @@ def ended(report: IO[str], work: Callable[[], None], last: str = "end") -> int:
     """Do the work, and report how it ended: the event `last` or an `error`. Returns the exit code."""
     try:
         work()
-    except GiveUp as given:
-        tell(report, "error", kind=given.kind, message=given.message)
+    except GiveUp as error:
+        tell(report, "error", kind=error.kind, message=error.message)
         return ERROR_EXIT
     except MemoryError:
         tell(report, "error", kind="out_of_memory", message="the process may not allocate more memory")
@@ -131,33 +131,33 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--graph-optimization", default="none")
     parser.add_argument("--profile", action="store_true", help="time each operator instead")
     parser.set_defaults(patience=0.0)
-    given = parser.parse_args(argv)
-    _check(given, parser)
-    return given
+    options = parser.parse_args(argv)
+    _check(options, parser)
+    return options
 
 
-def _check(given: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    if given.iter < 1 or given.threads < 1 or given.warmup < 0:
+def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    if options.iter < 1 or options.threads < 1 or options.warmup < 0:
         parser.error("--iter and --threads are at least 1, --warmup at least 0")
-    if (given.input_type == "quint8") != (given.input_scale is not None and given.input_zero_point is not None):
+    if (options.input_type == "quint8") != (options.input_scale is not None and options.input_zero_point is not None):
         parser.error("--input-type quint8 goes with --input-scale and --input-zero-point")
-    if (given.eval_inputs is None) != (given.eval_outputs is None):
+    if (options.eval_inputs is None) != (options.eval_outputs is None):
         parser.error("--eval-inputs and --eval-outputs go together")
-    if given.eval_inputs is not None and given.use_bundled_input is not None:
+    if options.eval_inputs is not None and options.use_bundled_input is not None:
         parser.error("--use-bundled-input is timed, --eval-inputs are not")
-    if given.nnapi_devices:
+    if options.nnapi_devices:
         return
-    if given.model is None:
+    if options.model is None:
         parser.error("--model is missing")
-    if given.input_dims is None and given.use_bundled_input is None:
+    if options.input_dims is None and options.use_bundled_input is None:
         parser.error("--input-dims are missing")
-    if given.memory_format == "channels_last" and given.input_dims is not None and len(given.input_dims) != 4:
+    if options.memory_format == "channels_last" and options.input_dims is not None and len(options.input_dims) != 4:
         parser.error("--memory-format channels_last needs four --input-dims")
-    if given.reference is not None and given.backend == "cpu":
+    if options.reference is not None and options.backend == "cpu":
         parser.error("--reference stands in for nnapi or metal, and the backend is cpu")
-    if given.exact_int8 and given.backend != "cpu":
+    if options.exact_int8 and options.backend != "cpu":
         parser.error("--exact-int8 stands in for int8 kernels of the cpu")
-    if (given.reference is not None or given.exact_int8) and given.eval_inputs is None:
+    if (options.reference is not None or options.exact_int8) and options.eval_inputs is None:
         raise GiveUp("emulated", "an emulated backend's time is never a time: --reference goes with --eval-inputs only")
 
 
@@ -168,13 +168,13 @@ def _dims(text: str) -> tuple[int, ...]:
     return dims
 
 
-def _opened(given: argparse.Namespace) -> Load:
-    if given.exact_int8 and given.engine == "none":
+def _opened(options: argparse.Namespace) -> Load:
+    if options.exact_int8 and options.engine == "none":
         raise GiveUp("bad_arguments", "--exact-int8 stands in for an engine")
-    found = inspect(given.model, given.backend)
-    prepare(given.backend, given.reference)
-    choose_engine(given.engine)
-    return lambda: load(given.model, found)
+    contents = inspect(options.model, options.backend)
+    prepare(options.backend, options.reference)
+    choose_engine(options.engine)
+    return lambda: load(options.model, contents)
 
 
 def _exact_int8() -> AbstractContextManager[None]:
@@ -183,29 +183,29 @@ def _exact_int8() -> AbstractContextManager[None]:
     return exact_int8()
 
 
-def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
-    begin(given, program)
-    # PyTorch Mobile's runner gets no hash.
-    given.patience = 0.0 if given.sha256 or program.runtime is None else process.PATIENCE_S
-    tell_start(program, report, engines=given.nnapi_devices)
-    if given.nnapi_devices:
-        _list_devices(given, report)
+def _run(options: argparse.Namespace, program: Program, report: IO[str]) -> None:
+    begin(options, program)
+    # PyTorch Mobile's runner is given no hash.
+    options.patience = 0.0 if options.sha256 or program.runtime is None else process.PATIENCE_S
+    tell_start(program, report, engines=options.nnapi_devices)
+    if options.nnapi_devices:
+        _list_devices(options, report)
     else:
-        run_model(given, program, report)
+        run_model(options, program, report)
 
 
-def begin(given: argparse.Namespace, program: Program) -> None:
+def begin(options: argparse.Namespace, program: Program) -> None:
     """Set this process's CPUs, memory and threads; once, before anything else. Raises `GiveUp("bad_cpus")`."""
-    process.pin(given.cpus)
+    process.pin(options.cpus)
     process.keep_memory()
-    if not (program.needs_compilers or process.rewrites(given.backend, given.reference)):
+    if not (program.needs_compilers or process.rewrites(options.backend, options.reference)):
         process.leave_out_compilers()
-    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(given.threads)
+    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(options.threads)
     import torch
 
-    torch.set_num_threads(given.threads)  # XNNPACK's and QNNPACK's pool as well
+    torch.set_num_threads(options.threads)  # XNNPACK's and QNNPACK's pool as well
     torch.set_num_interop_threads(1)
-    torch._C._set_graph_executor_optimize(False)  # as in speed_benchmark_torch
+    torch._C._set_graph_executor_optimize(False)  # speed_benchmark_torch does the same
 
 
 def tell_start(program: Program, report: IO[str], *, engines: bool = False) -> None:
@@ -225,51 +225,51 @@ def tell_start(program: Program, report: IO[str], *, engines: bool = False) -> N
     )
 
 
-def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
+def run_model(options: argparse.Namespace, program: Program, report: IO[str]) -> None:
     """Load the artifact, and time or evaluate it. Raises `GiveUp`."""
     import torch
 
-    check_file(given)
-    loaded = program.opened(given)
+    check_file(options)
+    loaded = program.opened(options)
     before = process.resident_bytes()
     process.reset_peak()
-    process.be_patient(given)
+    process.be_patient(options)
     model, load_ns = loaded()
     tell(report, "load", load_ns=load_ns, rss_before_load_bytes=before)
-    exactly = program.exactly if given.exact_int8 else None
+    exactly = program.exactly if options.exact_int8 else None
     with torch.inference_mode(), exactly() if exactly is not None else nullcontext():
         try:
-            if given.profile:
-                process.be_patient(given, 2 * given.max_seconds)
-                program.profiled(model, given, report)
-            elif given.eval_inputs is None:
-                measure(model, given, report)
+            if options.profile:
+                process.be_patient(options, 2 * options.max_seconds)
+                program.profiled(model, options, report)
+            elif options.eval_inputs is None:
+                measure(model, options, report)
             else:
-                evaluate(as_on_device(given.backend, model), given, report)
+                evaluate(as_on_device(options.backend, model), options, report)
         except GiveUp:
             raise
         except Exception as error:  # torch.jit.Error is not a RuntimeError
-            raise GiveUp(*failure(given.backend, error)) from error
+            raise GiveUp(*failure(options.backend, error)) from error
     if program.metrics is not None:
         tell(report, "metrics", values=program.metrics(model))
     tell(
         report,
         "ran",
-        backend=given.backend,
-        reference=given.reference is not None or given.exact_int8,
+        backend=options.backend,
+        reference=options.reference is not None or options.exact_int8,
         # Without a quantized operator no engine runs, whatever torch's default is.
-        engine="none" if given.engine == "none" else torch.backends.quantized.engine,
+        engine="none" if options.engine == "none" else torch.backends.quantized.engine,
         threads=torch.get_num_threads() if program.threads is None else program.threads(),
         cpus=process.cpus_now(),
         rss_peak_bytes=process.peak_bytes(),
     )
 
 
-def check_file(given: argparse.Namespace) -> None:
+def check_file(options: argparse.Namespace) -> None:
     """Raises `GiveUp` if the file has another sha256 than the requested one: a damaged model may answer as if it were
     whole."""
-    if given.sha256 and sha256_of(Path(given.model)) != given.sha256:
-        raise GiveUp("wrong_artifact", f"{given.model} is not the file with the sha256 {given.sha256[:80]}")
+    if options.sha256 and sha256_of(Path(options.model)) != options.sha256:
+        raise GiveUp("wrong_artifact", f"{options.model} is not the file with the sha256 {options.sha256[:80]}")
 
 
 def sha256_of(file: Path) -> str:
@@ -284,17 +284,17 @@ def sha256_of(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _list_devices(given: argparse.Namespace, report: IO[str]) -> None:
+def _list_devices(options: argparse.Namespace, report: IO[str]) -> None:
     model = None
-    if given.model is not None:
+    if options.model is not None:
         # The full interpreter reads both formats, and gives access to submodules.
-        model, _ = load(given.model, replace(inspect(given.model, "nnapi"), format="pt"))
-    prepare("nnapi", given.reference)
-    # The one-file runner has no such module, and never gets here: devices on which it runs have no NNAPI.
+        model, _ = load(options.model, replace(inspect(options.model, "nnapi"), format="pt"))
+    prepare("nnapi", options.reference)
+    # The runner of one file never comes here: where that runs, there is no NNAPI.
     from workers.runtimes.torchscript.nnapi.nnapi_devices import listing
 
-    found = listing(model, given.input_dims)
-    if found.operations is not None:
-        tell(report, "nnapi_model", operations=found.operations)
-    for device in found.devices:
+    listed = listing(model, options.input_dims)
+    if listed.operations is not None:
+        tell(report, "nnapi_model", operations=listed.operations)
+    for device in listed.devices:
         tell(report, "nnapi_device", **asdict(device))

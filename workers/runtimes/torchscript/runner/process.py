@@ -31,9 +31,9 @@ def pin(cpus: str) -> None:
     if cpus == "all":
         return
     try:
-        wanted = _of_kind(cpus) if cpus in ("big", "little") else {int(word) for word in cpus.split(",")}
-        os.sched_setaffinity(0, wanted)
-        missing = wanted - os.sched_getaffinity(0)
+        cores = _of_kind(cpus) if cpus in ("big", "little") else {int(word) for word in cpus.split(",")}
+        os.sched_setaffinity(0, cores)
+        missing = cores - os.sched_getaffinity(0)
     except (ValueError, OSError, AttributeError) as error:
         raise GiveUp("bad_cpus", f"the CPUs {cpus!r} can not be had: {error}") from error
     if missing:
@@ -61,11 +61,11 @@ def end_after(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def be_patient(given: argparse.Namespace, seconds: float = 0.0) -> None:
+def be_patient(options: argparse.Namespace, seconds: float = 0.0) -> None:
     """If the run has a limit for files of unknown hash, end this process when the next step takes `PATIENCE_S` longer
     than `seconds`, the step's own limit."""
-    if given.patience:
-        end_after(given.patience + seconds)
+    if options.patience:
+        end_after(options.patience + seconds)
 
 
 def rewrites(backend: str, reference: str | None) -> bool:
@@ -90,7 +90,7 @@ def keep_memory() -> None:
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
-        return  # not glibc
+        return  # this is not glibc
     for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
         mallopt(option, 2**30)
 
@@ -101,7 +101,7 @@ def return_memory() -> None:
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):
-        return  # not glibc
+        return  # this is not glibc
 
 
 def resident_bytes() -> int | None:
@@ -127,5 +127,5 @@ def _status(field: str) -> int | None:
         text = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:
         return None
-    found = re.search(rf"^{field}:\s+(\d+) kB$", text, re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+    match = re.search(rf"^{field}:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None

@@ -18,49 +18,49 @@ from workers.runtimes.torchscript.runner.process import be_patient
 _SAMPLES_PER_LINE = 10_000
 
 
-def measure(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
+def measure(model: Any, options: argparse.Namespace, report: IO[str]) -> None:
     """Time the model, and report the times. Raises `GiveUp("no_bundled_input")`."""
     import torch
 
-    if given.use_bundled_input is not None:
-        data = bundled_input(model, given.use_bundled_input)
+    if options.use_bundled_input is not None:
+        data = bundled_input(model, options.use_bundled_input)
     else:
-        x = torch.rand(given.input_dims, generator=torch.Generator().manual_seed(0))
-        data = (as_given(x, given.memory_format, given.input_scale, given.input_zero_point),)
+        x = torch.rand(options.input_dims, generator=torch.Generator().manual_seed(0))
+        data = (as_given(x, options.memory_format, options.input_scale, options.input_zero_point),)
     reused = tuple(torch.empty_like(source) for source in data)
     clock = time.perf_counter_ns
 
     def once() -> int:
         started = clock()
-        arguments = reused if given.reuse_input else tuple(torch.empty_like(source).fill_(0) for source in data)
+        arguments = reused if options.reuse_input else tuple(torch.empty_like(source).fill_(0) for source in data)
         allocated = clock() - started
         for argument, source in zip(arguments, data):  # noqa: B905  # of one length
             argument.copy_(source)
         started = clock()
         model(*arguments)
-        return clock() - started + (0 if given.reuse_input else allocated)
+        return clock() - started + (0 if options.reuse_input else allocated)
 
     def block(iterations: int, min_seconds: float, max_seconds: float) -> list[int]:
-        taken: list[int] = []
+        times_ns: list[int] = []
         begin = clock()
         least, most = begin + int(min_seconds * 1e9), begin + int(max_seconds * 1e9)
         while True:
             now = clock()
-            if (len(taken) >= iterations and now >= least) or (taken and now >= most):
-                return taken
-            taken.append(once())
+            if (len(times_ns) >= iterations and now >= least) or (times_ns and now >= most):
+                return times_ns
+            times_ns.append(once())
 
     gc.collect()
     gc.disable()
-    be_patient(given)
+    be_patient(options)
     first = once()
     # A warm-up in seconds gets its full time; one in iterations must not take longer than the measurement may.
-    longest = max(given.max_seconds, given.warmup_seconds)
-    be_patient(given, longest + given.max_seconds)
-    warmup = block(given.warmup, given.warmup_seconds, longest) if given.warmup or given.warmup_seconds else []
-    samples = block(given.iter, given.min_seconds, given.max_seconds)
+    longest = max(options.max_seconds, options.warmup_seconds)
+    be_patient(options, longest + options.max_seconds)
+    warmup = block(options.warmup, options.warmup_seconds, longest) if options.warmup or options.warmup_seconds else []
+    samples = block(options.iter, options.min_seconds, options.max_seconds)
     gc.enable()
     tell(report, "first_inference", ns=first)
-    for name, taken in (("warmup", warmup), ("sample", samples)):
-        for start in range(0, len(taken), _SAMPLES_PER_LINE):
-            tell(report, name, ns=taken[start : start + _SAMPLES_PER_LINE])
+    for name, times_ns in (("warmup", warmup), ("sample", samples)):
+        for start in range(0, len(times_ns), _SAMPLES_PER_LINE):
+            tell(report, name, ns=times_ns[start : start + _SAMPLES_PER_LINE])
