@@ -12,7 +12,7 @@ from sweeps.ranking.rank import rank
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec, load
 from sweeps.store import mlflow as store
-from sweeps.store import reading
+from tests import mlflow_rows
 from tests.faulty_phone import FaultyPhone
 from tests.workers.tiny_sweep import PROTOCOL, Sweep
 
@@ -57,7 +57,7 @@ def test_where_no_phone_has_nnapi_its_figure_is_an_accuracy_and_says_so(
     with Journal.open(workspace.journal) as journal:
         publisher = store.Store(workspace.tracking_uri, workspace.mlflow_artifacts)
         sweep.run(journal, publish=lambda: publisher.publish(journal, sweep.spec.name))
-    results = reading.load(workspace.tracking_uri, sweep.spec.name)
+    results = mlflow_rows.load(workspace.tracking_uri, sweep.spec.name)
     nnapi = results.frame[results.frame["backend"] == "nnapi"]
     assert sorted(nnapi["outcome"]) == ["measured", "skipped"]
     assert nnapi["latency_p50_ms"].isna().all()

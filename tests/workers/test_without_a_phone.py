@@ -15,8 +15,7 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.model_inputs import DataSpec, SyntheticData
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import mlflow as store
-from sweeps.store import reading
-from tests import gallery, runtimes
+from tests import gallery, mlflow_rows, runtimes
 from tests.fresh_mlflow import fresh_mlflow
 from tests.workers.tiny_sweep import Sweep
 from workers.native.compiler import INSTALL
@@ -73,7 +72,7 @@ def ended(folder: Path, *grids: GridSpec) -> Ended:
         jobs = {(job.variant.backend, job.variant.precision, job.variant.layout): job for job in sweep.plan.jobs}
         assert len(jobs) == len(sweep.plan.jobs)
         outcomes = {key: journal.outcomes.in_sweep(name, job) for key, job in jobs.items()}
-    results = reading.load(workspace.tracking_uri, name)
+    results = mlflow_rows.load(workspace.tracking_uri, name)
     (device,) = rank(results.frame, results.spec.objective, results.name).devices
     rows = results.frame.set_index(["backend", "precision", "layout"])
     return Ended(sweep.plan, outcomes, rows, device, {job.name: key for key, job in jobs.items()})

@@ -11,7 +11,7 @@ from sweeps.text import duration
 from workers.artifacts import PackedArtifact
 from workers.measure.device_runner import AnswerT, Request
 
-HOST_PROTOCOL = 8
+HOST_PROTOCOL = 9
 """The version of the protocol: the number grows when drivers and hosts of different versions would not understand each
 other."""
 

@@ -159,7 +159,7 @@ def test_what_was_measured_in_batches_only_is_named_and_has_no_time(run) -> None
     ("side", "words"),
     [
         ("raced:net job 1", "was measured in batches only: it has a ratio to the winner, no time"),
-        ("nowhere", "there is no sweep 'nowhere'"),
+        ("nowhere", "there is no sweep called 'nowhere'"),
         ("before:net job 9", "has no timed job called 'net job 9'"),
         ("nowhere.json", "cannot be read as an exported manifest"),
     ],

@@ -385,7 +385,7 @@ def test_no_line_of_a_devices_table_repeats_the_device(records, capsys: pytest.C
     print_overview("s", verdicts_of("s", ranked.devices, rows))
     assert "adb:" not in capsys.readouterr().out
     options = {
-        "here": CommandHints("edgesweep run my.yaml --workspace w", " --workspace w"),
+        "hints": CommandHints("edgesweep run my.yaml --workspace w", " --workspace w"),
         "names": {"R1": "adb:R1", "R2": "adb:R2"},
     }
     print_ranking(ranked, **options)

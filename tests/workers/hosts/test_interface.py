@@ -12,7 +12,7 @@ from workers.hosts.interface import HOST_PROTOCOL, Beat, Granted, Hello, Queued
 from workers.measure import batch_request, evaluation_request, recovery_request, timed_block
 from workers.measure.device_runner import Request
 
-_DIGESTS = {8: "30a179f2f9d88053"}
+_DIGESTS = {9: "f3c757434020f0ea"}
 """The digest of the fields of all that crosses, by protocol."""
 
 
