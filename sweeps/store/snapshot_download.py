@@ -84,6 +84,7 @@ def _stream(tracking_uri: str, artifact_uri: str, name: str, size: int, target: 
     """Through the tracking server. Not by MLflow's own download, which takes whatever comes."""
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
+    from urllib3.exceptions import HTTPError
 
     if (
         urlsplit(artifact_uri).netloc != urlsplit(tracking_uri).netloc
@@ -91,14 +92,18 @@ def _stream(tracking_uri: str, artifact_uri: str, name: str, size: int, target: 
         raise StoreError("a server keeps results on another server", _OTHER_STORE)
     headers = {"Accept-Encoding": "identity"}
     creds = get_default_host_creds(artifact_uri)
-    with http_request(creds, f"/{name}", "GET", stream=True, extra_headers=headers) as response:
-        if not response.ok:
-            raise StoreError(f"a server does not give a snapshot: status {response.status_code}", _OTHER_STORE)
-        with target.open("wb") as file:
-            for chunk in _chunks(response.raw, _LEAST_S + size / _LEAST_BYTES_PER_S):
-                if file.tell() + len(chunk) > size:
-                    raise ReplacedError
-                file.write(chunk)
+    try:
+        with http_request(creds, f"/{name}", "GET", stream=True, extra_headers=headers) as response:
+            if not response.ok:
+                raise StoreError(f"a server does not give a snapshot: status {response.status_code}", _OTHER_STORE)
+            with target.open("wb") as file:
+                for chunk in _chunks(response.raw, _LEAST_S + size / _LEAST_BYTES_PER_S):
+                    if file.tell() + len(chunk) > size:
+                        raise ReplacedError
+                    file.write(chunk)
+    except HTTPError as error:  # urllib3's own, which is no OSError: `_chunks` reads below requests
+        text = redact(str(error), tracking_uri)
+        raise StoreError(f"a server ends a download in the middle: {text:.200}", "look again") from None
 
 
 def _chunks(raw: "object", limit_s: float) -> Iterator[bytes]:

@@ -9,10 +9,11 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
@@ -434,14 +435,36 @@ def test_a_snapshot_of_another_version_with_more_or_fewer_figures_is_read(team: 
 
 class _Server(BaseHTTPRequestHandler):
     content = b""
+    length: int | None = None
+    may_end: threading.Event | None = None
+    """The connection stays open until then."""
 
     def do_GET(self) -> None:
         self.send_response(200 if self.content else 404)
+        if self.length is not None:
+            self.send_header("Content-Length", str(self.length))
         self.end_headers()
         self.wfile.write(self.content)
+        if self.may_end is not None:
+            self.wfile.flush()
+            assert self.may_end.wait(60)
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+@contextmanager
+def serving(**answer: Any) -> Iterator[str]:
+    """A server that answers each request so; yields its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Server,), answer))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @pytest.mark.parametrize(
@@ -461,11 +484,8 @@ class _Server(BaseHTTPRequestHandler):
 def test_no_more_is_downloaded_than_the_tag_says_and_from_nowhere_else(
     tmp_path: Path, content: bytes, address: str, error: str | None
 ) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Server,), {"content": content}))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        client = MlflowClient(tracking_uri=f"http://127.0.0.1:{server.server_port}")
+    with serving(content=content) as uri:
+        client = MlflowClient(tracking_uri=uri)
         (tmp_path / "x").write_bytes(b"x" * 10)
         target, sha256 = tmp_path / "target", sha256_of(tmp_path / "x")
         if error is None:
@@ -476,11 +496,40 @@ def test_no_more_is_downloaded_than_the_tag_says_and_from_nowhere_else(
                 download(client, address, "rows.parquet", 10, sha256, target)
             assert target.stat().st_size <= 10
         assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     assert issubclass(ReplacedError, StoreError)
+
+
+@pytest.mark.parametrize("ending", ["cut off", "a stall"])
+def test_a_connection_that_is_lost_in_a_download_leaves_the_snapshot_before_and_comes_again(
+    team: Team, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    team.measure(0)
+    before = team.rows()
+    team.measure(1)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setattr(files_module, "LOOK_S", 0.0)
+    monkeypatch.setattr(files_module, "SHARE", 0)
+    may_end = threading.Event()
+    with serving(content=b"x" * 9, length=10, may_end=may_end) as uri:
+        may_end.set() if ending == "cut off" else None
+        server = SimpleNamespace(tracking_uri=uri)
+        monkeypatch.setattr(
+            server_copy, "download", lambda _client, _uri, *rest: download(server, "mlflow-artifacts:/1", *rest)
+        )
+        assert team.copy(wait=False).error == ""
+        join_looks()
+        may_end.set()
+    state = ServerCopy(team.uri).state()
+    [refused] = state.refused.values()
+    assert (refused.sweep, refused.retry_s > state.tried_s > 0.0, state.error) == ("phones", True, "")
+    assert team.rows() == before
+
+
+def join_looks() -> None:
+    """Wait for the looks that no reader waits for."""
+    for thread in threading.enumerate():
+        if thread.name == files_module.THREAD:
+            thread.join()
 
 
 # Several computers that write to one database directly
@@ -611,13 +660,9 @@ def test_a_reader_that_does_not_wait_gets_the_copy_as_it_is(team: Team, monkeypa
     assert team.rows(wait=False).keys() == {jobs[0].key}, "the first one is waited for"
     team.measure(1)
     assert team.rows(wait=False).keys() == {jobs[0].key}
-    for thread in threading.enumerate():
-        if thread.name == files_module.THREAD:
-            thread.join()
+    join_looks()
     assert team.rows(wait=False).keys() == {job.key for job in jobs[:2]}
-    for thread in threading.enumerate():
-        if thread.name == files_module.THREAD:
-            thread.join()
+    join_looks()
 
 
 def test_looks_come_when_their_time_has_come_and_no_more_often_than_they_may_cost(
