@@ -178,10 +178,16 @@ class ServerCopy:
                 _check(incoming)
                 other_files = {run_id: path for run_id, path in other_files.items() if self._is_whole(path)}
             self._merge(run.sweep, {**other_files, run.run_id: incoming})
-        except SnapshotError:
-            return self._saved(replace(state, refused={**state.refused, run.run_id: snapshot}))
-        except StoreError as error:
-            refused = replace(snapshot, retry_s=now_s + _RETRY_S, is_elsewhere=isinstance(error, ElsewhereError))
+        except Exception as error:
+            if _is_of_disk(error):
+                raise
+            # Whatever else a hostile file may cause is kept to its run, too.
+            is_final = isinstance(error, SnapshotError) or not isinstance(error, StoreError)
+            refused = replace(
+                snapshot,
+                retry_s=0.0 if is_final else now_s + _RETRY_S,
+                is_elsewhere=isinstance(error, ElsewhereError),
+            )
             return self._saved(replace(state, refused={**state.refused, run.run_id: refused}))
         incoming.replace(target)
         still_refused = {run_id: other for run_id, other in state.refused.items() if run_id != run.run_id}
@@ -236,6 +242,11 @@ class ServerCopy:
     def _saved(self, state: CopyState) -> CopyState:
         write_whole(self._state_file, to_json(state))
         return state
+
+
+def _is_of_disk(error: Exception) -> bool:
+    """Tell whether the copy cannot be written, whatever a snapshot has in it."""
+    return isinstance(error, (OSError, sqlite3.OperationalError)) or type(error) is sqlite3.DatabaseError
 
 
 def _check(path: Path) -> None:

@@ -151,6 +151,8 @@ class Snapshot:
 
     def _checked_columns(self) -> frozenset[str]:
         """The names of those that this version knows."""
+        from pyarrow.types import is_dictionary
+
         about, schema = self._file.metadata, self._file.schema_arrow
         if about.num_rows > MOST_ROWS or len(schema) > MOST_COLUMNS:
             raise SnapshotError(f"a snapshot has {about.num_rows:,} rows of {len(schema):,} columns", _OTHER)
@@ -160,7 +162,8 @@ class Snapshot:
         for name, kind in _COLUMN_TYPES.items():
             if (at := schema.get_field_index(name)) >= 0:
                 column_type = schema.field(at).type
-                if str(getattr(column_type, "value_type", column_type)) != kind:
+                # Lists have a `value_type`, too: only that of a dictionary stands for the column's own.
+                if str(column_type.value_type if is_dictionary(column_type) else column_type) != kind:
                     raise SnapshotError(f"the column {name} of a snapshot is of {column_type}, not of {kind}", _OTHER)
             elif name not in METRICS and _default(name) is MISSING:
                 raise SnapshotError(f"a snapshot has no column {name}, or has it twice", _OTHER)

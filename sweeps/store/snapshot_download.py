@@ -13,7 +13,6 @@ from sweeps.store.uri import redact
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
 THROUGH_SERVER = (
     "start an MLflow server, which keeps files for all (`mlflow server --artifacts-destination artifacts`;"
@@ -45,24 +44,34 @@ def download(client: "MlflowClient", artifact_uri: str, name: str, size: int, sh
     """Write the file `name` of a run to `target`, for this user alone to read.
 
     Raises `StoreError` if the server does not give it; `ElsewhereError` if it is on another computer's disk;
-    `ReplacedError` if it has another size or content than the tag of its run says.
+    `ReplacedError` if it has another size or content than the tag of its run says; `OSError` if `target` cannot be
+    written.
     """
-    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
     target.unlink(missing_ok=True)
     target.touch(mode=0o600)
+    try:
+        _write(client.tracking_uri, artifact_uri, name, size, target)
+    except (StoreError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001  # an address that is none, MLflow's errors, and each object store's
+        raise _failure(error, client.tracking_uri) from None
+    if target.stat().st_size != size or sha256_of(target) != sha256:
+        raise ReplacedError
+
+
+def _write(tracking_uri: str, artifact_uri: str, name: str, size: int, target: Path) -> None:
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
     parts = urlsplit(artifact_uri)
     if parts.scheme in ("", "file"):
         _copy(Path(unquote(parts.path)) / name, size, target)
     elif parts.scheme in _OF_SERVER:
-        repository = get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri)
-        _stream(client.tracking_uri, repository.artifact_uri, name, size, target)
+        repository = get_artifact_repository(artifact_uri, tracking_uri=tracking_uri)
+        _stream(tracking_uri, repository.artifact_uri, name, size, target)
     elif parts.scheme in _OBJECT_STORES:
-        _fetch(get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri), name, size, target)
+        _fetch(artifact_uri, tracking_uri, name, size, target)
     else:
         raise StoreError(f"a server keeps results at {parts.scheme}:, which is no store of files", _OTHER_STORE)
-    if target.stat().st_size != size or sha256_of(target) != sha256:
-        raise ReplacedError
 
 
 _OTHER_STORE = "let an MLflow server keep the artifacts (`mlflow server --artifacts-destination`)"
@@ -84,6 +93,7 @@ def _stream(tracking_uri: str, artifact_uri: str, name: str, size: int, target: 
     """Through the tracking server. Not by MLflow's own download, which takes whatever comes."""
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
+    from requests import RequestException
     from urllib3.exceptions import HTTPError
 
     if (
@@ -101,7 +111,7 @@ def _stream(tracking_uri: str, artifact_uri: str, name: str, size: int, target: 
                     if file.tell() + len(chunk) > size:
                         raise ReplacedError
                     file.write(chunk)
-    except HTTPError as error:  # urllib3's own, which is no OSError: `_chunks` reads below requests
+    except (HTTPError, RequestException) as error:  # urllib3's own is no OSError: `_chunks` reads below requests
         text = redact(str(error), tracking_uri)
         raise StoreError(f"a server ends a download in the middle: {text:.200}", "look again") from None
 
@@ -116,15 +126,21 @@ def _chunks(raw: "object", limit_s: float) -> Iterator[bytes]:
             raise StoreError(f"a server needs longer than {limit_s:.0f} s for a snapshot", "look again later")
 
 
-def _fetch(repository: "ArtifactRepository", name: str, size: int, target: Path) -> None:
+def _fetch(artifact_uri: str, tracking_uri: str, name: str, size: int, target: Path) -> None:
     """From an object store, which says itself how large a file is."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
     folder = name.rpartition("/")[0]
     try:
+        repository = get_artifact_repository(artifact_uri, tracking_uri=tracking_uri)
         sizes = {entry.path: entry.file_size for entry in repository.list_artifacts(folder)}
         if sizes.get(name) != size:
             raise ReplacedError
         shutil.move(repository.download_artifacts(name, str(target.parent)), target)
-    except StoreError:
-        raise
-    except Exception as error:  # noqa: BLE001  # every object store has its own errors
-        raise StoreError(f"a snapshot cannot be downloaded: {redact(str(error), '')}", _OTHER_STORE) from None
+    except OSError as error:  # of the store's library, as most are
+        raise _failure(error, tracking_uri) from None
+
+
+def _failure(error: Exception, tracking_uri: str) -> StoreError:
+    text = redact(str(error), tracking_uri)
+    return StoreError(f"a snapshot cannot be downloaded: {text:.200}", _OTHER_STORE)

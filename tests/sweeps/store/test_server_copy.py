@@ -384,6 +384,16 @@ HARM: dict[str, Callable[[Path], bytes]] = {
     "no key": lambda path: changed(path, lambda table: table.drop_columns(["job_key"])),
     "an empty key": lambda path: changed(path, column("job_key", "a", None)),
     "a text for a number": lambda path: changed(path, column("threads", "1", "2", kind=pyarrow.string())),
+    "lists for texts": lambda path: changed(
+        path, column("job_key", ["a"], ["b"], kind=pyarrow.list_(pyarrow.string()))
+    ),
+    "large lists for numbers": lambda path: changed(
+        path, column("threads", [1], [2], kind=pyarrow.large_list(pyarrow.int64()))
+    ),
+    "pairs for figures": lambda path: changed(
+        path, column("latency_p50_ms", [1.0, 2.0], [1.0, 2.0], kind=pyarrow.list_(pyarrow.float64(), 2))
+    ),
+    "a number beyond a database's": lambda path: changed(path, column("threads", 2**64 - 1, 1, kind=pyarrow.uint64())),
     "negative medians": lambda path: changed(path, column("block_medians_ms", "[[0, -1]]", "[]")),
     "nested without end": lambda path: changed(path, column("trust", "[" * 100_000, "[]")),
     "no number that a database takes": lambda path: changed(path, column("sessions", "[1e999]", "[]")),
@@ -407,6 +417,32 @@ def test_a_snapshot_that_cannot_be_read_is_left_out_and_the_one_before_stays(tea
     assert {verdict.sweep for verdict in overview(files)} == {"phones", "other"}
     team.measure(2)
     assert team.rows().keys() == {job.key for job in jobs[:3]}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://[",
+        "mlflow-artifacts://:8080/1",
+        "wasbs://container@account.blob.core.windows.net/1",
+        "mlflow-artifacts://[::1/1",
+    ],
+)
+def test_a_run_with_an_address_that_cannot_be_read_hides_no_other(
+    team: Team, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    real = server_copy.download
+    team.measure(0)
+    [bad] = team.parents()
+    team.measure(0, 1, sweep="other")
+    monkeypatch.setattr(
+        server_copy,
+        "download",
+        lambda client, uri, *rest: real(client, address if uri == bad.info.artifact_uri else uri, *rest),
+    )
+    assert len(team.rows("other")) == 2
+    files = team.copy()
+    assert (files.left_out, files.error) == (1, "")
 
 
 @pytest.mark.parametrize(
