@@ -6,15 +6,15 @@ server (`sweeps.store.server_copy`).
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sweeps.errors import StoreError
 from sweeps.locks import LockedError, locked
 from sweeps.store.owner import own_marks
-from sweeps.store.server_copy import CopyState, ServerCopy
+from sweeps.store.server_copy import CopyState, LeftOut, ServerCopy
 from sweeps.store.snapshot_download import THROUGH_SERVER
 from sweeps.store.uri import redact
 from sweeps.workspace import Workspace
@@ -29,6 +29,10 @@ THREAD = "edgesweep-copy"
 ELSEWHERE = f"results of other workspaces, which are on other computers' disks; to read them, {THROUGH_SERVER}"
 
 
+_NAMED = 3
+"""People are told the reasons of so many snapshots that were left out; programs, of all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultFiles:
     """The files that readers of results open: a journal, or a copy, which is read as one; and how old the copy is."""
@@ -41,8 +45,8 @@ class ResultFiles:
     """Since the server was asked last."""
     complete: bool = True
     """The server was read to its end once; until then, results are missing."""
-    left_out: int = 0
-    """The number of snapshots of sweeps that cannot be read."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The snapshots of sweeps that cannot be read."""
     error: str = ""
     """The reason why the server could not be asked, with what to do; empty if it was."""
     of_others: frozenset[str] = frozenset()
@@ -61,15 +65,26 @@ class ResultFiles:
             return ""
         when = f"copied from MLflow at {self.server} {in_words(self.age_s)} ago"
         words = [when if self.complete else f"not copied yet from MLflow at {self.server}"]
-        words += [f"{self.left_out} snapshots were left out, which cannot be read"] if self.left_out else []
+        words += [_left_out_text(self.left_out)] if self.left_out else []
         words += [f"{', '.join(sorted(self.elsewhere))}: {ELSEWHERE}"] if self.elsewhere else []
         words += [self.error] if self.error else []
         return "; ".join(words)
 
     def document(self) -> dict[str, object]:
         """A part of `edgesweep rank --json`."""
-        names = ("server", "age_s", "complete", "left_out", "error")
-        return {**{name: getattr(self, name) for name in names}, "elsewhere": sorted(self.elsewhere)}
+        names = ("server", "age_s", "complete", "error")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "left_out": [asdict(snapshot) for snapshot in self.left_out],
+            "elsewhere": sorted(self.elsewhere),
+        }
+
+
+def _left_out_text(snapshots: Sequence[LeftOut]) -> str:
+    reasons = [f"{snapshot.sweep:.100}: {snapshot.reason} ({snapshot.next_step})" for snapshot in snapshots[:_NAMED]]
+    more = [f"{len(snapshots) - _NAMED} more"] if len(snapshots) > _NAMED else []
+    count = "1 snapshot was" if len(snapshots) == 1 else f"{len(snapshots)} snapshots were"
+    return f"{count} left out: {', '.join(reasons + more)}"
 
 
 def own_files(workspace: Workspace) -> ResultFiles:

@@ -9,14 +9,14 @@ import hashlib
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from sweeps.errors import StoreError
+from sweeps.errors import StoreError, in_one_line
 from sweeps.json_records import from_json, to_json
 from sweeps.quarantine import state_folder
 from sweeps.store import merged_results
@@ -35,6 +35,9 @@ MOST_SNAPSHOTS, MOST_BYTES_IN_ALL = 10_000, 8 << 30
 """The limits of one server."""
 _RETRY_S = 30.0
 """Until a snapshot that could not be had is asked for again."""
+_BAD_TAG = "the tag of a snapshot cannot be read, or there are more snapshots than are read"
+_ONE_VERSION = "use one version of EdgeSweep on all computers, or delete that run in MLflow"
+_REPORT = "delete that run in MLflow; if EdgeSweep has published it, this is a bug in EdgeSweep: please report it"
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -52,6 +55,18 @@ class KeptSnapshot:
     """The time when a refused one is asked for again (seconds since 1970); 0: not before it is another one."""
     is_elsewhere: bool = False
     """The file is on the disk of another computer, which writes to the database directly."""
+    reason: str = ""
+    """Why it was refused."""
+    next_step: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A snapshot that cannot be read, or could not be had: why, and what to do."""
+
+    sweep: str
+    reason: str
+    next_step: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +79,8 @@ class CopyState:
     tried_s: float = 0.0
     error: str = ""
     """The reason why the last look came to no end."""
-    left_out: int = 0
-    """The number of snapshots that cannot be read, or could not be had, without those on another computer's disk."""
+    left_out: tuple[LeftOut, ...] = ()
+    """In the last look that came to its end, without those on another computer's disk."""
     snapshots: Mapping[str, KeptSnapshot] = field(default_factory=dict)
     """By the id of the parent run."""
     refused: Mapping[str, KeptSnapshot] = field(default_factory=dict)
@@ -124,7 +139,7 @@ class ServerCopy:
             with translated(self._uri):
                 client = connect(self._uri, make=False)
                 listed, unreadable = _listed(client)
-                state = self._without_missing(state, {run.run_id for run in listed}, unreadable)
+                state = self._without_missing(state, {run.run_id for run in listed}, unreadable.keys())
                 for run in listed:
                     state = self._with_run(client, run, state, each)
         except StoreError as error:
@@ -138,7 +153,12 @@ class ServerCopy:
             self._fail(began_s, failure)
             raise failure from error
         took_s = time.time() - began_s
-        left_out = len(unreadable) + sum(not snapshot.is_elsewhere for snapshot in state.refused.values())
+        refused = (snapshot for snapshot in state.refused.values() if not snapshot.is_elsewhere)
+        reasons = ((snapshot.sweep, snapshot.reason, snapshot.next_step) for snapshot in refused)
+        left_out = (
+            *(LeftOut(sweep=sweep, reason=_BAD_TAG, next_step=_ONE_VERSION) for sweep in unreadable.values()),
+            *(LeftOut(sweep=sweep, reason=reason, next_step=step) for sweep, reason, step in reasons),
+        )
         self._saved(replace(state, asked_s=began_s, took_s=took_s, tried_s=began_s, error="", left_out=left_out))
 
     def _fail(self, began_s: float, error: StoreError) -> None:
@@ -187,6 +207,8 @@ class ServerCopy:
                 snapshot,
                 retry_s=0.0 if is_final else now_s + _RETRY_S,
                 is_elsewhere=isinstance(error, ElsewhereError),
+                reason=redact(error.message if isinstance(error, StoreError) else in_one_line(error), self._uri)[:300],
+                next_step=error.next_step if isinstance(error, StoreError) else _REPORT,
             )
             return self._saved(replace(state, refused={**state.refused, run.run_id: refused}))
         incoming.replace(target)
@@ -195,7 +217,7 @@ class ServerCopy:
         each(run.tag.rows)
         return state
 
-    def _without_missing(self, before: CopyState, listed: set[str], unreadable: set[str]) -> CopyState:
+    def _without_missing(self, before: CopyState, listed: set[str], unreadable: Set[str]) -> CopyState:
         """Return the state without the runs that the server has no longer. Of an unreadable one, the snapshot before
         stays."""
         missing = before.snapshots.keys() - listed - unreadable
@@ -268,23 +290,22 @@ def copy_folder(uri: str) -> Path:
     return state_folder() / "copies" / digest
 
 
-def _listed(client: "MlflowClient") -> tuple[list[_Listed], set[str]]:
-    """The parent runs with a snapshot that this version may read, and the ids of those with another one."""
+def _listed(client: "MlflowClient") -> tuple[list[_Listed], dict[str, str]]:
+    """The parent runs with a snapshot that this version may read, and the sweeps, by run id, of those with another."""
     sweeps = {str(experiment.experiment_id): str(experiment.name) for experiment in experiments(client)}
     listed: list[_Listed] = []
-    unreadable: set[str] = set()
+    unreadable: dict[str, str] = {}
     bytes_in_all = 0
     for run in active_runs(client, list(sweeps), IS_SWEEP):
-        run_id, tags = str(run.info.run_id), run.data.tags
+        run_id, sweep, tags = str(run.info.run_id), sweeps[str(run.info.experiment_id)], run.data.tags
         if SNAPSHOT not in tags:
             continue  # nothing was published yet
         tag = read_tag(tags[SNAPSHOT])
         if tag is None or not _RUN_ID.fullmatch(run_id) or not _may_be_read(tag, bytes_in_all, len(listed)):
-            unreadable.add(run_id)
+            unreadable[run_id] = sweep
             continue
         bytes_in_all += tag.bytes
-        sweep, owner = sweeps[str(run.info.experiment_id)], str(tags.get(OWNER, ""))
-        listed.append(_Listed(run_id, str(run.info.artifact_uri), sweep, owner, tag))
+        listed.append(_Listed(run_id, str(run.info.artifact_uri), sweep, str(tags.get(OWNER, "")), tag))
     return listed, unreadable
 
 

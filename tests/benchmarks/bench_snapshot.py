@@ -135,7 +135,7 @@ def _read(reader: Path, judge: bool) -> tuple[float, float]:
     gc.freeze()  # as the dashboard's server does
     began = time.process_time()
     files = copied_files(Workspace(reader))
-    assert (files.error, files.left_out) == ("", 0)
+    assert (files.error, files.left_out) == ("", ())
     if judge:
         overview(files)
     return time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3

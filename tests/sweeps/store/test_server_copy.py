@@ -106,12 +106,12 @@ class Team:
         tag = from_json(SnapshotTag, parent.data.tags[SNAPSHOT])
         return Path(parent.info.artifact_uri.removeprefix("file://")) / tag.file, tag
 
-    def put(self, content: bytes, **changes: Any) -> None:
+    def put(self, content: bytes, sweep: str = "phones", **changes: Any) -> None:
         """Let the server have this as the next snapshot, as whoever may write to it could."""
-        path, tag = self.snapshot()
+        path, tag = self.snapshot(sweep)
         path.write_bytes(content)
         tag = replace(tag, sequence=tag.sequence + 2, bytes=len(content), sha256=sha256_of(path))
-        self.client.set_tag(self.parents()[0].info.run_id, SNAPSHOT, to_json(replace(tag, **changes)))
+        self.client.set_tag(self.parents(sweep)[0].info.run_id, SNAPSHOT, to_json(replace(tag, **changes)))
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_a_copy_is_read_as_a_journal_is(team: Team) -> None:
             journal.attempts.add_failure(jobs[2].key, team.records.failed())
     team.publish()
     files = team.copy()
-    assert (files.is_copy, files.complete, files.error, files.left_out) == (True, True, "", 0)
+    assert (files.is_copy, files.complete, files.error, files.left_out) == (True, True, "", ())
     ranked, expected = (rank_sweep(path, "phones") for path in (files.journal, team.measuring.journal))
     assert ranking_document(ranked) == ranking_document(expected)
     assert ranked.devices[0].imported == expected.devices[0].imported != ()
@@ -412,11 +412,33 @@ def test_a_snapshot_that_cannot_be_read_is_left_out_and_the_one_before_stays(tea
     team.put(HARM[harm](team.snapshot()[0]))
     assert team.rows().keys() == {job.key for job in jobs[:2]}
     files = team.copy()
-    assert (files.left_out, files.error) == (1, "")
-    assert "1 snapshots were left out, which cannot be read" in files.text
+    [left_out] = files.left_out
+    assert (left_out.sweep, bool(left_out.reason), files.error) == ("phones", True, "")
+    assert f"1 snapshot was left out: phones: {left_out.reason} ({left_out.next_step})" in files.text
     assert {verdict.sweep for verdict in overview(files)} == {"phones", "other"}
     team.measure(2)
     assert team.rows().keys() == {job.key for job in jobs[:3]}
+
+
+def test_a_snapshot_that_is_left_out_is_told_of_with_its_sweep_the_reason_and_what_to_do(team: Team) -> None:
+    sweeps = ["a", "b", "c", "d", "phones"]
+    for sweep in sweeps:
+        team.measure(0, sweep=sweep)
+        team.put(changed(team.snapshot(sweep)[0], same, format=2), sweep=sweep)
+    team.measure(0, 1, sweep="good")
+    shown = rank(team, "good")
+    reason, step = (
+        "a snapshot is of format 2, and this EdgeSweep reads 1",
+        "use one version of EdgeSweep on all computers",
+    )
+    assert "5 snapshots were left out" in shown.stderr
+    assert (shown.stderr.count(f": {reason} ({step})"), "), 2 more" in shown.stderr) == (3, True)
+    documents = json.loads(rank(team, "good", "--json").stdout)["copied"]["left_out"]
+    assert sorted(document["sweep"] for document in documents) == sweeps
+    assert [(document["reason"], document["next_step"]) for document in documents] == [(reason, step)] * 5
+    team.put(b"", bytes=0)
+    [phones] = [left_out for left_out in team.copy().left_out if left_out.sweep == "phones"]
+    assert phones.reason.startswith("the tag of a snapshot cannot be read")
 
 
 @pytest.mark.parametrize(
@@ -442,7 +464,7 @@ def test_a_run_with_an_address_that_cannot_be_read_hides_no_other(
     )
     assert len(team.rows("other")) == 2
     files = team.copy()
-    assert (files.left_out, files.error) == (1, "")
+    assert ([left_out.sweep for left_out in files.left_out], files.error) == (["phones"], "")
 
 
 @pytest.mark.parametrize(
@@ -453,7 +475,7 @@ def test_a_tag_that_lies_is_left_out_and_the_one_before_stays(team: Team, change
     before = team.rows()
     team.put(team.snapshot()[0].read_bytes(), **changes)
     assert team.rows() == before
-    assert team.copy().left_out == 1
+    assert len(team.copy().left_out) == 1
 
 
 def test_a_snapshot_of_another_version_with_more_or_fewer_figures_is_read(team: Team) -> None:
@@ -578,7 +600,7 @@ def test_results_on_another_computers_disk_are_named_with_the_way_to_read_them(
     jobs = team.measure(0, 1)
     elsewhere = team.measuring.root.rename(team.folder / "another computer")
     files = team.copy()
-    assert (files.left_out, files.error, files.elsewhere) == (0, "", {"phones"})
+    assert (files.left_out, files.error, files.elsewhere) == ((), "", {"phones"})
     for words in ([], ["phones"]):
         shown = rank(team, *words)
         assert (shown.exit_code, "other computers' disks have the results of phones" in shown.output) == (1, True)
@@ -597,9 +619,9 @@ def test_results_on_another_computers_disk_are_named_with_the_way_to_read_them(
 def test_a_run_that_could_not_be_read_is_forgotten_with_its_server(team: Team) -> None:
     team.measure(0)
     team.put(b"no snapshot")
-    assert team.copy().left_out == 1
+    assert len(team.copy().left_out) == 1
     team.client.delete_run(team.parents()[0].info.run_id)
-    assert team.copy().left_out == 0
+    assert team.copy().left_out == ()
     assert ServerCopy(team.uri).state().refused == {}
 
 
@@ -741,7 +763,7 @@ def test_a_locked_copy_is_told_of_and_no_snapshot_is_called_unreadable(
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         files = team.copy()
-    assert ("cannot be written: database is locked" in files.error, files.left_out) == (True, 0)
+    assert ("cannot be written: database is locked" in files.error, files.left_out) == (True, ())
     assert team.rows().keys() == {job.key for job in jobs[:2]}
 
 
