@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -84,6 +85,8 @@ class CopyState:
     snapshots: Mapping[str, KeptSnapshot] = field(default_factory=dict)
     """By the id of the parent run."""
     refused: Mapping[str, KeptSnapshot] = field(default_factory=dict)
+    reader: str = ""
+    """The version of EdgeSweep that has refused them: another one may read them."""
 
     def sweeps_of_others(self, marks: frozenset[str]) -> frozenset[str]:
         """The sweeps that workspaces without these marks (`sweeps.store.owner`) have published."""
@@ -134,6 +137,8 @@ class ServerCopy:
         """
         began_s, state = time.time(), self.state()
         each(0)
+        if state.reader != (reader := version("edgesweep")):
+            state = replace(state, refused={}, reader=reader)
         try:
             self._make_whole(state)
             with translated(self._uri):
@@ -201,14 +206,13 @@ class ServerCopy:
         except Exception as error:
             if _is_of_disk(error):
                 raise
-            # Whatever else a hostile file may cause is kept to its run, too.
-            is_final = isinstance(error, SnapshotError) or not isinstance(error, StoreError)
+            failure = _failure(error)
             refused = replace(
                 snapshot,
-                retry_s=0.0 if is_final else now_s + _RETRY_S,
-                is_elsewhere=isinstance(error, ElsewhereError),
-                reason=redact(error.message if isinstance(error, StoreError) else in_one_line(error), self._uri)[:300],
-                next_step=error.next_step if isinstance(error, StoreError) else _REPORT,
+                retry_s=0.0 if isinstance(failure, SnapshotError) else now_s + _RETRY_S,
+                is_elsewhere=isinstance(failure, ElsewhereError),
+                reason=redact(failure.message, self._uri)[:300],
+                next_step=failure.next_step,
             )
             return self._saved(replace(state, refused={**state.refused, run.run_id: refused}))
         incoming.replace(target)
@@ -269,6 +273,15 @@ class ServerCopy:
 def _is_of_disk(error: Exception) -> bool:
     """Tell whether the copy cannot be written, whatever a snapshot has in it."""
     return isinstance(error, (OSError, sqlite3.OperationalError)) or type(error) is sqlite3.DatabaseError
+
+
+def _failure(error: Exception) -> StoreError:
+    """Return whatever a hostile file may cause as the error of its run."""
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, MemoryError):
+        return StoreError("a snapshot needs more memory than there is now", "look again when other programs have ended")
+    return SnapshotError(in_one_line(error), _REPORT)
 
 
 def _check(path: Path) -> None:

@@ -90,7 +90,7 @@ class Snapshot:
     """An open snapshot whose columns and record have been checked; its rows are checked as they are read.
 
     Use it as a context manager. Raises `SnapshotError` for a file that is no snapshot, is too large, or is of another
-    format.
+    format; another `StoreError` if this computer cannot read it now.
     """
 
     def __init__(self, path: Path) -> None:
@@ -235,5 +235,9 @@ def _default(name: str) -> Any:
 _OTHER = "delete that run in MLflow; what has its results publishes it again"
 
 
-def _unreadable(error: Exception) -> SnapshotError:
+def _unreadable(error: Exception) -> StoreError:
+    """Return a `SnapshotError`, unless the cause is this computer's: its disk, its memory, or too many open files."""
+    # Arrow raises an OSError without a number for a damaged file, too.
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno is not None):
+        return StoreError(f"a snapshot cannot be read now: {error!s:.200}", "look again: free memory, check the disk")
     return SnapshotError(f"a snapshot cannot be read: {getattr(error, 'message', str(error)):.200}", _OTHER)

@@ -1,5 +1,6 @@
 """What other computers read of a server: snapshots, never a result twice, none lost, and nothing believed unread."""
 
+import errno
 import json
 import math
 import os
@@ -32,6 +33,7 @@ from sweeps.ranking.document import ranking_document
 from sweeps.records import Job
 from sweeps.store import merged_results, server_copy, snapshot_upload
 from sweeps.store import result_files as files_module
+from sweeps.store import snapshot as snapshot_module
 from sweeps.store.mlflow import Store
 from sweeps.store.owner import read_owner
 from sweeps.store.read_journal import rank_sweep
@@ -439,6 +441,44 @@ def test_a_snapshot_that_is_left_out_is_told_of_with_its_sweep_the_reason_and_wh
     team.put(b"", bytes=0)
     [phones] = [left_out for left_out in team.copy().left_out if left_out.sweep == "phones"]
     assert phones.reason.startswith("the tag of a snapshot cannot be read")
+
+
+def test_what_another_version_of_edgesweep_has_refused_is_read_again(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = team.measure(0, 1)
+    team.put(changed(team.snapshot()[0], same, format=2))
+    assert len(team.copy().left_out) == 1
+    monkeypatch.setattr(snapshot_module, "FORMAT", 2)
+    assert len(team.copy().left_out) == 1, "the same version does not ask for it again"
+    monkeypatch.setattr(server_copy, "version", lambda _: "2.0.0")
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
+    assert team.copy().left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("failure", "retried"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), True),
+        (pyarrow.ArrowMemoryError("malloc of size 64 failed"), True),
+        (MemoryError(), True),
+        (OSError("Couldn't deserialize thrift"), False),
+    ],
+    ids=["open files", "arrow's memory", "memory", "a damaged file"],
+)
+def test_a_snapshot_that_this_computer_could_not_read_is_read_again(
+    team: Team, monkeypatch: pytest.MonkeyPatch, failure: Exception, retried: bool
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(server_copy, "_RETRY_S", 0.0)
+    jobs = team.measure(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet, "ParquetFile", fail)
+        files = team.copy()
+    assert (len(files.left_out), files.error) == (1, "")
+    assert team.rows().keys() == ({jobs[0].key} if retried else set())
 
 
 @pytest.mark.parametrize(
