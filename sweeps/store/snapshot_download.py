@@ -96,9 +96,8 @@ def _stream(tracking_uri: str, artifact_uri: str, name: str, size: int, target: 
     from requests import RequestException
     from urllib3.exceptions import HTTPError
 
-    if (
-        urlsplit(artifact_uri).netloc != urlsplit(tracking_uri).netloc
-    ):  # the other server would be sent this one's password
+    # Another server, or one without encryption, would be sent this one's password.
+    if urlsplit(artifact_uri)[:2] != urlsplit(tracking_uri)[:2]:
         raise StoreError("a server keeps results on another server", _OTHER_STORE)
     headers = {"Accept-Encoding": "identity"}
     creds = get_default_host_creds(artifact_uri)

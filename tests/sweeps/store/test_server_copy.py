@@ -597,6 +597,17 @@ def test_no_more_is_downloaded_than_the_tag_says_and_from_nowhere_else(
     assert issubclass(ReplacedError, StoreError)
 
 
+def test_a_password_for_an_encrypted_connection_is_never_sent_without_encryption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret")
+    with serving(content=b"x" * 10) as uri:
+        client = MlflowClient(tracking_uri=uri.replace("http:", "https:"))
+        with pytest.raises(StoreError, match="on another server"):
+            download(client, f"{uri}/1", "rows.parquet", 10, "0" * 64, tmp_path / "target")
+    assert (tmp_path / "target").read_bytes() == b""
+
+
 @pytest.mark.parametrize("ending", ["cut off", "a stall"])
 def test_a_connection_that_is_lost_in_a_download_leaves_the_snapshot_before_and_comes_again(
     team: Team, monkeypatch: pytest.MonkeyPatch, ending: str
