@@ -7,6 +7,7 @@ which is made again from the snapshots where it is damaged, also while the serve
 
 import hashlib
 import re
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Set
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sweeps.errors import StoreError, in_one_line
+from sweeps.journal import schema as journal_schema
 from sweeps.json_records import from_json, to_json
 from sweeps.quarantine import state_folder
 from sweeps.store import merged_results
@@ -36,6 +38,7 @@ MOST_SNAPSHOTS, MOST_BYTES_IN_ALL = 10_000, 8 << 30
 """The limits of one server."""
 _RETRY_S = 30.0
 """Until a snapshot that could not be had is asked for again."""
+_UNUSED_S = 86400.0
 _BAD_TAG = "the tag of a snapshot cannot be read, or there are more snapshots than are read"
 _ONE_VERSION = "use one version of EdgeSweep on all computers, or delete that run in MLflow"
 _REPORT = "delete that run in MLflow; if EdgeSweep has published it, this is a bug in EdgeSweep: please report it"
@@ -175,6 +178,7 @@ class ServerCopy:
         """The file of results, from the snapshots that are here."""
         if merged_results.is_whole(self.results):
             return
+        _remove_unused(self.folder)
         merged_results.make_file(self.results)
         for sweep in {snapshot.sweep for snapshot in state.snapshots.values()}:
             files = {run_id: path for run_id, path in self._files(state, sweep).items() if self._is_whole(path)}
@@ -293,14 +297,23 @@ def _check(path: Path) -> None:
 
 
 def copy_folder(uri: str) -> Path:
-    """Return the folder of a server's copy, whose name tells nothing of the server, nor of the password."""
+    """Return the folder of a server's copy, whose name tells nothing of the server, nor of the password. Each version
+    has its own: two that are in use would make the other's results anew at every look."""
     if dialect(uri) == "sqlite":
         uri = str(sqlite_path(uri).resolve())
     parts = urlsplit(uri)
     user, at, host = parts.netloc.rpartition("@")
     named = parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}").geturl()
     digest = hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:24]
-    return state_folder() / "copies" / digest
+    return state_folder() / "copies" / f"{digest}.v{merged_results.VERSION}-{journal_schema.VERSION}"
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove the copies of this server by other versions that have not looked for a day."""
+    for other in folder.parent.glob(f"{folder.name.partition('.')[0]}.v*"):
+        with suppress(OSError):
+            if other != folder and time.time() - other.stat().st_mtime > _UNUSED_S:
+                shutil.rmtree(other)
 
 
 def _listed(client: "MlflowClient") -> tuple[list[_Listed], dict[str, str]]:

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pyarrow
@@ -26,6 +26,7 @@ from pyarrow import parquet
 from sweeps.cli.main import main
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
+from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import Journal
 from sweeps.json_records import from_json, to_json
 from sweeps.operations.stored_results import open_results
@@ -736,6 +737,23 @@ def test_only_its_user_can_read_a_copy_and_its_name_has_no_secret(team: Team) ->
     assert len(set(names)) == 1
     assert copy_folder("https://bob@example.test/mlflow").name not in names
     assert copy_folder("https://ann@example.test/other").name not in names
+
+
+@pytest.mark.parametrize(("module", "name"), [(merged_results, "VERSION"), (journal_schema, "VERSION")])
+def test_each_version_has_a_copy_of_its_own_and_old_ones_go_when_one_is_made(
+    team: Team, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
+) -> None:
+    team.measure(0)
+    used = team.copy().journal.parent
+    older = Path(shutil.copytree(used, used.with_name(f"{used.name}0")))
+    another = used.with_name("another.v1-1")
+    another.mkdir()
+    for path in (older, another):
+        os.utime(path, (1.0, 1.0))
+    monkeypatch.setattr(module, name, getattr(module, name) + 1)
+    assert len(team.rows()) == 1
+    assert ServerCopy(team.uri).folder != used
+    assert (used.exists(), older.exists(), another.exists()) == (True, False, True)
 
 
 def test_one_reader_brings_a_copy_up_to_date_and_the_others_read_what_is_there(
