@@ -147,9 +147,12 @@ class ServerCopy:
             with translated(self._uri):
                 client = connect(self._uri, make=False)
                 listed, unreadable = _listed(client)
-                state = self._without_missing(state, {run.run_id for run in listed}, unreadable.keys())
+                present = {run.run_id: run.sweep for run in listed} | unreadable
+                missing = state.snapshots.keys() - present.keys()
+                self._check_beside(state, missing)
                 for run in listed:
                     state = self._with_run(client, run, state, each)
+                state = self._without_missing(state, missing, present)
         except StoreError as error:
             self._fail(began_s, error)
             raise
@@ -161,7 +164,11 @@ class ServerCopy:
             self._fail(began_s, failure)
             raise failure from error
         took_s = time.time() - began_s
-        refused = (snapshot for snapshot in state.refused.values() if not snapshot.is_elsewhere)
+        refused = (
+            snapshot
+            for run_id, snapshot in state.refused.items()
+            if run_id not in unreadable and not snapshot.is_elsewhere
+        )
         reasons = ((snapshot.sweep, snapshot.reason, snapshot.next_step) for snapshot in refused)
         left_out = (
             *(LeftOut(sweep=sweep, reason=_BAD_TAG, next_step=_ONE_VERSION) for sweep in unreadable.values()),
@@ -225,22 +232,33 @@ class ServerCopy:
         each(run.tag.rows)
         return state
 
-    def _without_missing(self, before: CopyState, listed: set[str], unreadable: Set[str]) -> CopyState:
-        """Return the state without the runs that the server has no longer. Of an unreadable one, the snapshot before
-        stays."""
-        missing = before.snapshots.keys() - listed - unreadable
-        if not missing and before.refused.keys() <= listed:
-            return before
-        left = {run_id: snapshot for run_id, snapshot in before.snapshots.items() if run_id not in missing}
-        refused = {run_id: snapshot for run_id, snapshot in before.refused.items() if run_id in listed}
-        state = replace(before, snapshots=left, refused=refused)
-        for sweep in {before.snapshots[run_id].sweep for run_id in missing}:
-            files = self._files(state, sweep)
-            if files:
-                self._merge(sweep, files)
+    def _check_beside(self, state: CopyState, missing: Set[str]) -> None:
+        """Check the files that are merged anew without the missing runs, so that a damaged one is downloaded again."""
+        for sweep in {state.snapshots[run_id].sweep for run_id in missing}:
+            for run_id, path in self._files(state, sweep).items():
+                if run_id not in missing:
+                    self._is_whole(path)
+
+    def _without_missing(self, state: CopyState, missing: Set[str], present: Mapping[str, str]) -> CopyState:
+        """Return the state without the runs that the server has no longer; `present` has the sweeps of those that it
+        has, by run id. Where no snapshot of a sweep could be had that is still there, the ones before stay."""
+        if not missing and state.refused.keys() <= present.keys():
+            return state
+        sweeps = {state.snapshots[run_id].sweep for run_id in missing}
+        files = {
+            sweep: {run_id: path for run_id, path in self._files(state, sweep).items() if run_id not in missing}
+            for sweep in sweeps
+        }
+        gone = {sweep for sweep in sweeps if files[sweep] or sweep not in present.values()}
+        missing = {run_id for run_id in missing if state.snapshots[run_id].sweep in gone}
+        for sweep in gone:
+            if files[sweep]:
+                self._merge(sweep, files[sweep])
             else:
                 merged_results.drop_sweep(self.results, sweep)
-        self._saved(state)
+        left = {run_id: snapshot for run_id, snapshot in state.snapshots.items() if run_id not in missing}
+        refused = {run_id: snapshot for run_id, snapshot in state.refused.items() if run_id in present}
+        state = self._saved(replace(state, snapshots=left, refused=refused))
         for run_id in missing:
             self._file(run_id).unlink(missing_ok=True)
         return state

@@ -718,6 +718,33 @@ def test_a_damaged_snapshot_on_the_disk_is_downloaded_again(team: Team) -> None:
     assert team.read == [2]
 
 
+def test_a_damaged_snapshot_beside_one_that_has_gone_is_downloaded_again(team: Team) -> None:
+    jobs = team.measure(0, 1)
+    team.measure(2, by=Workspace.open(team.folder / "other"))
+    team.copy()
+    name = read_owner(team.measuring).name
+    runs = {run.data.tags["edgesweep.workspace"] == name: run.info.run_id for run in team.parents()}
+    (ServerCopy(team.uri).folder / f"{runs[True]}.parquet").write_bytes(b"spoilt")
+    team.client.delete_run(runs[False])
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
+    assert (team.read, team.copy().error) == ([2], "")
+
+
+def test_a_run_that_replaces_another_hides_nothing_while_its_snapshot_cannot_be_had(team: Team) -> None:
+    jobs = team.measure(0, 1)
+    assert len(team.rows()) == 2
+    [old] = team.parents()
+    team.client.delete_run(old.info.run_id)
+    team.measure(2)
+    path, _ = team.snapshot()
+    content = path.read_bytes()
+    team.put(b"no snapshot")
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
+    team.put(content)
+    assert team.rows().keys() == {job.key for job in jobs[:3]}
+    assert len(ServerCopy(team.uri).state().snapshots) == 1
+
+
 def test_a_damaged_row_is_told_of_and_the_next_command_reads_the_snapshots_again(team: Team) -> None:
     team.measure(0, 1)
     with closing(sqlite3.connect(team.copy().journal)) as db, db:
