@@ -40,10 +40,12 @@ _WITHDRAW = f"INSERT OR REPLACE INTO results ({', '.join(COLUMNS)}) SELECT {_AS_
 _PRECEDENCE = ("job_key", "outcome", "sessions", "rounds")
 _OUTCOMES = {"measured": 2, "failed": 1}
 _BUSY_S = 10.0
+_NOT_NOW = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR)
 
 
 def is_whole(path: Path) -> bool:
-    """Tell whether there is such a file, of this version, whose table of results is whole."""
+    """Tell whether there is such a file, of this version, whose table of results is whole. Raises `sqlite3.Error` or
+    `StoreError` if it cannot be read now."""
     if not path.exists():
         return False
     try:
@@ -53,19 +55,33 @@ def is_whole(path: Path) -> bool:
             return False
         with Journal.open(path) as journal:  # opening adds the columns of new figures
             journal.results.watermark()
-    except (sqlite3.Error, StoreError):
+    except (sqlite3.Error, StoreError) as error:
+        cause = error.__cause__ if isinstance(error, StoreError) else error
+        if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _NOT_NOW:  # the low byte is the primary code
+            raise
         return False
     return True
 
 
 def make_file(path: Path) -> None:
     """An empty one, for this user alone to read, in place of what is there."""
-    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+    for name in (path, *_beside(path)):
         name.unlink(missing_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     Journal.open(path).close()
     with closing(connect(path)) as db:
         db.execute(f"PRAGMA application_id = {_MARK}")
+
+
+def put_in_place(new: Path, path: Path) -> None:
+    """Let a file that nobody has open be the one at this path, in one step. Whoever reads that one reads on in it."""
+    for name in _beside(path):  # sqlite would take the log of the other file for the new one's
+        name.unlink(missing_ok=True)
+    new.replace(path)
+
+
+def _beside(path: Path) -> tuple[Path, Path]:
+    return Path(f"{path}-wal"), Path(f"{path}-shm")
 
 
 def put_sweep(path: Path, snapshots: Sequence[Snapshot]) -> None:

@@ -182,15 +182,17 @@ class ServerCopy:
             self._saved(replace(self.state(), tried_s=began_s, error=text))
 
     def _make_whole(self, state: CopyState) -> None:
-        """The file of results, from the snapshots that are here."""
+        """Make the file of results from the snapshots that are here, beside the one that others read meanwhile."""
         if merged_results.is_whole(self.results):
             return
         _remove_unused(self.folder)
-        merged_results.make_file(self.results)
+        new = self.folder / "new.sqlite"
+        merged_results.make_file(new)
         for sweep in {snapshot.sweep for snapshot in state.snapshots.values()}:
             files = {run_id: path for run_id, path in self._files(state, sweep).items() if self._is_whole(path)}
             if files:
-                self._merge(sweep, files)
+                self._merge(sweep, files, new)
+        merged_results.put_in_place(new, self.results)
 
     def _with_run(
         self, client: "MlflowClient", run: _Listed, state: CopyState, each: Callable[[int], object]
@@ -263,13 +265,13 @@ class ServerCopy:
             self._file(run_id).unlink(missing_ok=True)
         return state
 
-    def _merge(self, sweep: str, files: Mapping[str, Path]) -> None:
+    def _merge(self, sweep: str, files: Mapping[str, Path], results: Path | None = None) -> None:
         """Raises `SnapshotError` if one cannot be read; then nothing has changed."""
         with ExitStack() as stack:
             snapshots = [stack.enter_context(Snapshot(path)) for _, path in sorted(files.items())]
             if any(snapshot.record.sweep != sweep for snapshot in snapshots):
                 raise SnapshotError("a snapshot is of another sweep than its run", "delete that run in MLflow")
-            merged_results.put_sweep(self.results, snapshots)
+            merged_results.put_sweep(results or self.results, snapshots)
 
     def _is_whole(self, path: Path) -> bool:
         """A file of another workspace's snapshot that a damaged disk has spoilt goes, and is downloaded again."""

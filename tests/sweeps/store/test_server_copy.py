@@ -707,6 +707,41 @@ def test_damaged_results_are_made_again_from_the_snapshots(team: Team, harm: str
     assert bool(team.copy().error) == away
 
 
+def test_while_results_are_made_again_readers_have_those_before(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = team.measure(0, 1)
+    path = team.copy().journal
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA application_id = 7")
+    real, read = merged_results.put_sweep, []
+
+    def put_sweep(*values: Any) -> None:
+        with Journal.open(path, read_only=True) as journal:
+            read.append({row.job_key for row in journal.results.rows("phones")})
+            real(*values)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Journal.open(path, read_only=True) as journal:
+        with monkeypatch.context() as patch:
+            patch.setattr(merged_results, "put_sweep", put_sweep)
+            assert "No space left" in team.copy().error
+        assert team.rows().keys() == {job.key for job in jobs[:2]}
+        read.append({row.job_key for row in journal.results.rows("phones")})
+    assert read == [{job.key for job in jobs[:2]}] * 2
+    assert list(path.parent.glob("new.sqlite*")) == []
+
+
+def test_results_that_cannot_be_read_now_are_not_damaged(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    team.measure(0)
+    path = team.copy().journal
+    before = path.stat().st_ino
+    monkeypatch.setattr(merged_results, "_BUSY_S", 0.1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("BEGIN EXCLUSIVE")
+        assert "locked" in team.copy().error
+    assert (team.copy().error, path.stat().st_ino) == ("", before)
+
+
 def test_a_damaged_snapshot_on_the_disk_is_downloaded_again(team: Team) -> None:
     jobs = team.measure(0, 1)
     copy = ServerCopy(team.uri)
