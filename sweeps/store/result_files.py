@@ -27,8 +27,6 @@ RETRY_S = 30.0
 """Until readers that do not wait ask a server again that was away."""
 THREAD = "edgesweep-copy"
 ELSEWHERE = f"results of other workspaces, which are on other computers' disks; to read them, {THROUGH_SERVER}"
-
-
 _NAMED = 3
 """People are told the reasons of so many snapshots that were left out; programs, of all."""
 

@@ -39,6 +39,7 @@ MOST_SNAPSHOTS, MOST_BYTES_IN_ALL = 10_000, 8 << 30
 _RETRY_S = 30.0
 """Until a snapshot that could not be had is asked for again."""
 _UNUSED_S = 86400.0
+"""A copy by another version that has not looked for so long is removed."""
 _BAD_TAG = "the tag of a snapshot cannot be read, or there are more snapshots than are read"
 _ONE_VERSION = "use one version of EdgeSweep on all computers, or delete that run in MLflow"
 _REPORT = "delete that run in MLflow; if EdgeSweep has published it, this is a bug in EdgeSweep: please report it"
@@ -329,7 +330,7 @@ def copy_folder(uri: str) -> Path:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Remove the copies of this server by other versions that have not looked for a day."""
+    """Remove the copies of this server by other versions that nobody uses any more."""
     for other in folder.parent.glob(f"{folder.name.partition('.')[0]}.v*"):
         with suppress(OSError):
             if other != folder and time.time() - other.stat().st_mtime > _UNUSED_S:
