@@ -98,12 +98,18 @@ def _telling() -> Iterator[Callable[[int], None]]:
 def source(root: Path) -> Source | None:
     """The results of a workspace as of now, in about a millisecond; `None` if it has none yet. Raises `StoreError`."""
     workspace = Workspace(root)
-    own = _table(workspace.journal, workspace.verdicts) if workspace.journal.exists() else None
+    own = own_error = None
+    try:
+        own = _table(workspace.journal, workspace.verdicts) if workspace.journal.exists() else None
+    except StoreError as error:
+        own_error = error
     files = copied(root)
     copy = None
     if files is not None and files.journal.exists():
         copy = _table(files.journal, files.verdicts)
-    return None if own is None and copy is None else Source(own, copy)
+    if own_error is not None and copy is None:
+        raise own_error
+    return None if own is None and copy is None else Source(own, copy, None if own_error is None else str(own_error))
 
 
 def _table(path: Path, verdicts: Path) -> ResultTable:

@@ -39,6 +39,8 @@ class Source:
 
     own: ResultTable | None
     copy: ResultTable | None = None
+    own_error: str | None = None
+    """Why the workspace's own journal cannot be read; then the copy is shown without it."""
 
     @property
     def plans(self) -> tuple[tuple[str, int], ...]:

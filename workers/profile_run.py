@@ -126,7 +126,7 @@ def captured(
         argv = runtime.command(request, program.path)
         deadline_s = START_DEADLINE_S + 3 * _MOST_SECONDS
         try:
-            with temporary_folder(workspace.root) as folder:
+            with temporary_folder(workspace.temporary) as folder:
                 recording = folder / capture.suffix
                 completed = captures.run(attached.device, capture, recorder, argv, deadline_s, recording)
                 report = read(completed, runtime.parse)

@@ -45,5 +45,7 @@ def show_age(root: Path) -> None:
         others = "Sweeps of other workspaces: " if Workspace(root).journal.exists() else ""
         st.caption(f":material/cloud_sync: {words(f'{others}{files.text}')}.")
         now = data.source(root)
+        if now is not None and now.own_error is not None:
+            st.warning(words(f"This workspace's own results are left out: {now.own_error}"))
         if now is not None and now.own is not None and (shared := sorted(files.of_others & now.own.sweeps)):
             st.caption(f":material/info: {words(', '.join(shared))}: other workspaces publish under this name, too.")

@@ -181,12 +181,12 @@ class LazyCommand(click.Command):
 class Program(click.Command):
     """A command that prints an expected error as one red line with its next step. Only bugs print a traceback.
 
-    With `--json` anywhere among its words the error is a document on stdout, too."""
+    With `--json` among its words before a `--` the error is a document on stdout, too."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        as_json = "--json" in args
+        as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
         try:
             context = super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:

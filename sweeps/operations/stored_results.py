@@ -59,7 +59,7 @@ def open_results(workspace: Workspace, sweep: str | None) -> Iterator[StoredSwee
         if not has_store(workspace.tracking_uri):
             own = stack.enter_context(open_journal(workspace))  # `open_journal` says if there is none
         elif workspace.journal.exists():
-            # Without a named sweep, a journal of another version or a damaged one is ignored: a server's results are
+            # With a named sweep, a journal of another version or a damaged one is ignored: a server's results are
             # read without it.
             with nullcontext() if sweep is None else suppress(StoreError):
                 own = stack.enter_context(open_journal(workspace))

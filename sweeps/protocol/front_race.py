@@ -47,8 +47,8 @@ _OWN_SPREAD_FROM = 6
 
 
 class FrontRace:
-    """The state of one race. The state depends only on the arguments and on the order of the rounds given to
-    `add_round`.
+    """The state of one race. The state depends only on the arguments and on the rounds given to `add_round`,
+    in their order.
 
     After an interruption, the recorded rounds restore the state.
     """

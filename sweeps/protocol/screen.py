@@ -47,7 +47,7 @@ class Deciding:
 
 
 class Screen:
-    """The batches of one group. The state depends only on the arguments and on the order of the batches.
+    """The batches of one group. The state depends only on the arguments and on the batches in their order.
 
     A group of fewer than 3 goes to the finals directly.
     """

@@ -10,8 +10,8 @@ from sweeps.stats import Estimate
 
 
 class ScreenedRace:
-    """A race for the fastest variant. The state depends only on the arguments and on the order of batches and
-    rounds."""
+    """A race for the fastest variant. The state depends only on the arguments and on the batches and rounds, in
+    their order."""
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ def look_for(workspace: Workspace, sweep: str, spared: Set[str] | None = None) -
 def take_out(workspace: Workspace, sweep: str, spared: Set[str] | None = None) -> int:
     """Delete this workspace's runs of a sweep, as MLflow deletes (`mlflow gc` on a server frees the space), and the
     experiment if nothing is left in it. Files that are in the workspace are removed. Returns the number of runs that
-    were deleted. What was cut off can be repeated.
+    were deleted. What was cut off can be repeated: parent runs, by which the others are known, are deleted last.
 
     `spared`: the keys of another sweep of the workspace that has this name now: its runs stay, and the experiment.
 
@@ -73,7 +73,7 @@ def take_out(workspace: Workspace, sweep: str, spared: Set[str] | None = None) -
             experiment = published.experiment
             count += len(published.own_runs)
             if published.other_runs or (spared is not None and experiment.name == sweep):
-                for run in published.own_runs:
+                for run in sorted(published.own_runs, key=_is_parent):
                     client.delete_run(run.info.run_id)
                     _remove_files(workspace, str(run.info.artifact_uri).removesuffix("/artifacts"))
                 continue

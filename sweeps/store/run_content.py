@@ -25,8 +25,7 @@ BLOCK_MEDIAN = "block_median_ms"
 """A metric with one step per round, for MLflow's own pages."""
 PUBLISHED = "edgesweep_published_s"
 """The metric that every run has: when it was written or last changed, in seconds since 1970. `end_time` is that of the
-measurement. Within one sweep it grows with each change, also where the clock goes back. A reader of changes asks for
-larger values than the largest that it has; where several computers write, for a minute less."""
+measurement. Within one sweep it grows with each change, also where the clock goes back."""
 
 # Limits that hold for every MLflow from 2.0 on; newer ones accept more.
 MAX_TAG_LENGTH = 5000

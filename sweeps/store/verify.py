@@ -51,7 +51,7 @@ def verify_published(workspace: Workspace, journal: Journal) -> Checked:
 
 
 def _own_runs(client: "MlflowClient", sweep: str, names: frozenset[str]) -> "list[Run]":
-    """Return what this workspace has published of a sweep, under each of its names."""
+    """Return what this workspace has published of a sweep, under its present name."""
     experiment = client.get_experiment_by_name(sweep)
     if experiment is None:
         return []

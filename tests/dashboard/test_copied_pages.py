@@ -128,6 +128,17 @@ def test_own_sweeps_are_shown_beside_those_of_others_and_while_the_server_is_awa
     assert "phone-1" not in text_of(decide), "a workspace shows its own results of its own sweep"
 
 
+def test_an_own_journal_that_cannot_be_read_does_not_hide_the_sweeps_of_the_server(page: Page, folder: Path) -> None:
+    root = Workspace.open(folder / "reading").root
+    copied_files(Workspace(root))
+    (root / "journal.sqlite").write_bytes(b"no database" * 1000)
+    for name in PAGES:
+        text = text_of(page(root, name))
+        assert "This workspace's own results are left out: " in text, name
+        assert "The results cannot be shown." not in text, name
+    assert list(page(root, "fleet").dataframe[0].value["Sweep"]) == ["phones"]
+
+
 def test_pages_name_the_sweeps_that_are_on_another_computers_disk(page: Page, folder: Path) -> None:
     recorder = Recorder(Workspace.open(folder / "other"))
     recorder.record("boards", by_axes, devices=(BOARD,))

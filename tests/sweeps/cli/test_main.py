@@ -98,3 +98,9 @@ def test_a_command_that_does_not_exist_is_a_usage_error() -> None:
     ended = CliRunner().invoke(main, ["statsu"])
     assert ended.exit_code == click.UsageError.exit_code
     assert "No such command 'statsu'" in ended.stderr
+
+
+def test_a_word_after_two_dashes_is_no_option():
+    result = CliRunner().invoke(main, ["status", "--", "--json", "another", "word"])
+    assert result.exit_code == 2
+    assert result.stdout == ""

@@ -67,6 +67,25 @@ def test_what_a_server_has_done_half_is_done_when_it_is_asked_again(workspace, c
     assert client.search_experiments(filter_string="name LIKE 's%'") == []
 
 
+def test_a_removal_that_was_cut_off_beside_other_runs_is_repeated(workspace, client, monkeypatch):
+    delete_run, calls = MlflowClient.delete_run, []
+
+    def refuse_the_second(client, run_id):
+        calls.append(run_id)
+        if len(calls) == 2:
+            raise MlflowException("the connection was lost")
+        delete_run(client, run_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "delete_run", refuse_the_second)
+        with pytest.raises(StoreError):
+            take_out(workspace, "s")
+    assert look_for(workspace, "s") == Published(1, other_runs=2)
+    assert take_out(workspace, "s") == 1
+    assert look_for(workspace, "s") == Published(0, other_runs=2)
+    assert len(runs(client)) == 2
+
+
 def test_a_name_is_free_only_if_mlflow_has_nothing_under_it(workspace, client):
     with Journal.open(workspace.journal) as journal:
         check_free(workspace, journal, "x", "free")
