@@ -423,7 +423,7 @@ def test_a_snapshot_that_cannot_be_read_is_left_out_and_the_one_before_stays(tea
     assert team.rows().keys() == {job.key for job in jobs[:3]}
 
 
-def test_a_snapshot_that_is_left_out_is_told_of_with_its_sweep_the_reason_and_what_to_do(team: Team) -> None:
+def test_a_snapshot_that_is_left_out_has_its_sweep_the_reason_and_a_next_step(team: Team) -> None:
     sweeps = ["a", "b", "c", "d", "phones"]
     for sweep in sweeps:
         team.measure(0, sweep=sweep)
@@ -610,7 +610,7 @@ def test_a_password_for_an_encrypted_connection_is_never_sent_without_encryption
 
 
 @pytest.mark.parametrize("ending", ["cut off", "a stall"])
-def test_a_connection_that_is_lost_in_a_download_leaves_the_snapshot_before_and_comes_again(
+def test_a_lost_connection_in_a_download_leaves_the_snapshot_before_and_is_retried(
     team: Team, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     team.measure(0)
